@@ -1,0 +1,1 @@
+"""Words every floor uses: ranks, signals, defaults and aliases."""

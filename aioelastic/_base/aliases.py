@@ -1,0 +1,17 @@
+"""Names for the shapes that come up everywhere."""
+
+import os
+from collections.abc import Mapping
+from typing import TypeAlias
+
+LocalRank: TypeAlias = int
+"""A worker's number within its group, 0..n-1."""
+
+StrPath: TypeAlias = str | os.PathLike[str]
+"""A path as people pass it."""
+
+EnvValue: TypeAlias = str | os.PathLike[str] | int | float | None
+"""A variable's value as people pass it; ``None`` removes an inherited variable."""
+
+Environment: TypeAlias = Mapping[str, EnvValue]
+"""Variables of one rank as people pass them."""

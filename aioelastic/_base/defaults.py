@@ -1,0 +1,35 @@
+"""Numbers the library rests on, each with where it comes from."""
+
+import signal
+from typing import Final
+
+DEATH_SIGNAL: Final = signal.SIGTERM
+"""What a rank gets first; the same as torch's launcher and every service manager."""
+
+SHUTDOWN_TIMEOUT: Final = 30.0
+"""Seconds between the first signal and SIGKILL; torch's default."""
+
+DRAIN_TIMEOUT: Final = 5.0
+"""Seconds for the logs to end after a rank's exit: a grandchild may hold the pipe for ever."""
+
+REAP_TIMEOUT: Final = 5.0
+"""Seconds a process may take to die of SIGKILL before it is called unkillable (uninterruptible sleep)."""
+
+CHUNK_BYTES: Final = 64 * 1024
+"""Bytes taken from one stream in one turn of the event loop.
+
+Larger chunks raise the throughput of one stream and the loop's delay with it; with several streams on two
+cores they lower both (measured by ``benchmarks/throughput.py``).
+"""
+
+PIPE_BYTES: Final = 1024 * 1024
+"""Size asked for a rank's pipe; the largest an unprivileged process gets by default (pipe-max-size)."""
+
+LINE_LIMIT: Final = 64 * 1024
+"""Bytes of one line on the console or in a filtered copy before it is cut into marked pieces."""
+
+PARTIAL_LINE_DELAY: Final = 0.2
+"""Seconds of silence after which a line without an end (a prompt) is shown."""
+
+MAX_ARG_STRLEN: Final = 32 * 4096
+"""Bytes of one argument or variable, its NUL included: 32 pages, on the common pages of 4 KiB (execve(2))."""

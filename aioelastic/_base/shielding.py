@@ -1,0 +1,27 @@
+"""Waiting for something bounded that must be over before anybody goes on."""
+
+import asyncio
+from typing import Any
+
+import anyio
+
+
+async def settle(future: "asyncio.Future[Any]") -> None:
+    """Wait until a future of ours is done, whatever cancels the caller meanwhile, then let the cancellation through.
+
+    The future must be bounded by its own means: a cancelled caller waits here until it is done. It is not
+    cancelled with the caller, and its result or exception is left for whoever wants it.
+
+    Raises:
+        asyncio.CancelledError: The caller was cancelled meanwhile (once the future is done).
+    """
+    cancellation: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while not future.done():
+            try:
+                # asyncio.wait leaves the future alone when the waiter is cancelled; awaiting it would cancel it.
+                await asyncio.wait([future])
+            except asyncio.CancelledError as error:
+                cancellation = error
+    if cancellation is not None:
+        raise cancellation

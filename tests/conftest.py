@@ -1,0 +1,35 @@
+"""What every test runs under: both kinds of event loop, and a check that nothing is left behind."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+import pytest
+import uvloop
+
+from tests.helpers.leaks import Snapshot
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run every async test on asyncio's own loop and on uvloop."""
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(autouse=True)
+def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves a process, a descriptor, a thread or a task behind."""
+    if request.node.get_closest_marker("asyncio"):
+        # The loop's own descriptors are made and closed around an async test: look from inside of it.
+        request.getfixturevalue("no_leaks_inside_the_loop")
+        yield
+        return
+    before = Snapshot.take()
+    yield
+    before.compare_until_clean()
+
+
+@pytest.fixture
+async def no_leaks_inside_the_loop() -> AsyncIterator[None]:
+    """Take stock within the test's event loop, before and after."""
+    before = Snapshot.take()
+    yield
+    await before.compare_until_clean_async()

@@ -1,0 +1,1 @@
+"""What tests share: tiny rank programs, hand-written fakes, leak checks."""

@@ -1,0 +1,1 @@
+"""What the caller holds: a context and its result."""

@@ -1,0 +1,76 @@
+"""Checking a group's arguments before anything exists (pure)."""
+
+import math
+import signal
+from collections.abc import Mapping
+
+from aioelastic._base.signals import signal_name
+from aioelastic._errors.exceptions import SpecificationError, SpecificationTypeError
+from aioelastic._processes.command_line import require_ranks
+
+
+def checked_seconds(argument: str, value: object) -> float:
+    """Give a number of seconds that is not negative.
+
+    Raises:
+        SpecificationTypeError: It is no number.
+        SpecificationError: It is negative or not a number at all (NaN).
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SpecificationTypeError(f"{argument} must be a number of seconds, not {type(value).__name__}")
+    if math.isnan(value) or value < 0:
+        raise SpecificationError(f"{argument} is {value}: give 0 seconds or more")
+    return float(value)
+
+
+def checked_signal(argument: str, value: object) -> int:
+    """Give the number of a signal that a process can be sent.
+
+    Raises:
+        SpecificationTypeError: It is neither a `signal.Signals` nor a number.
+        SpecificationError: The system has no such signal, or it would stop the ranks and not end them.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise SpecificationTypeError(f"{argument} must be a signal such as signal.SIGTERM, not {type(value).__name__}")
+    number = int(value)
+    if number not in signal.valid_signals():
+        raise SpecificationError(f"{argument} is {number}, which is no signal here: give one such as signal.SIGTERM")
+    if number in {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCONT, signal.SIGCHLD}:
+        raise SpecificationError(
+            f"{argument} is {signal_name(number)}, which ends no process: give one such as SIGTERM"
+        )
+    return number
+
+
+def checked_prefixes(name: str, prefixes: object, nprocs: int) -> dict[int, str]:
+    """Give the console prefix of every rank: its own, or ``[name rank]:``.
+
+    Raises:
+        RanksError: A prefix is for a rank that does not exist.
+        SpecificationTypeError: A prefix, or the name, is no text.
+        SpecificationError: A prefix has a line end, which would tear every line.
+    """
+    own: Mapping[int, object] = {}
+    if prefixes is not None:
+        require_ranks("log_line_prefixes", prefixes, nprocs, complete=False)
+        own = prefixes  # type: ignore[assignment]  # require_ranks has just checked it
+    for rank, prefix in own.items():
+        if not isinstance(prefix, str):
+            raise SpecificationTypeError(f"log_line_prefixes[{rank}] must be a str, not {type(prefix).__name__}")
+        if "\n" in prefix or "\r" in prefix:
+            raise SpecificationError(f"log_line_prefixes[{rank}] has a line end: a prefix is part of a line")
+    return {rank: str(own.get(rank, f"[{name}{rank}]:")) for rank in range(nprocs)}
+
+
+def checked_name(name: object) -> str:
+    """Give a group's name.
+
+    Raises:
+        SpecificationTypeError: It is no text.
+        SpecificationError: It is more than one line.
+    """
+    if not isinstance(name, str):
+        raise SpecificationTypeError(f"name must be a str, not {type(name).__name__}")
+    if "\n" in name or "\r" in name:
+        raise SpecificationError(f"name is {name!r}: it is shown before every line, so it must be one line itself")
+    return name

@@ -1,0 +1,284 @@
+"""What the caller holds of a group: `PContext`."""
+
+import asyncio
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from aioelastic._base.aliases import Environment
+from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, SHUTDOWN_TIMEOUT
+from aioelastic._base.shielding import settle
+from aioelastic._base.threads import in_thread
+from aioelastic._contexts.checks import checked_name, checked_prefixes, checked_seconds, checked_signal
+from aioelastic._contexts.descriptors import check_descriptors
+from aioelastic._contexts.results import RunProcsResult
+from aioelastic._errors.exceptions import ContextStateError, SpecificationTypeError
+from aioelastic._logs.destinations import LogsDest
+from aioelastic._logs.group_logs import GroupLogs, StreamName
+from aioelastic._logs.lines import FilterEntry, check_filters
+from aioelastic._logs.routes import route_group
+from aioelastic._logs.specs import LogsSpecs, discard_unused
+from aioelastic._processes.command_line import group_size, require_ranks
+from aioelastic._processes.rank_process import RankProcess
+from aioelastic._processes.system_table import SystemTable
+from aioelastic._supervision.group import Group, GroupPlan, GroupState
+
+
+class PContext(ABC):
+    """A group of ranks: started, waited for and closed, by the same task or by different ones.
+
+    It is made by `start_processes`. Leaving ``async with`` closes it; entering starts it if that has not happened.
+
+    Attributes:
+        name: The group's name.
+        nprocs: The number of ranks.
+        stdouts: Rank -> path of its stdout log, ``""`` for the console; known once it is started.
+        stderrs: Rank -> path of its stderr log, ``""`` for the console; known once it is started.
+        error_files: Rank -> path of its error file, ``""`` for none; known once it is started.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        entrypoint: Any,
+        args: Mapping[int, Any],
+        envs: Mapping[int, Environment] | None,
+        logs_specs: LogsSpecs,
+        log_line_prefixes: Mapping[int, str] | None = None,
+        duplicate_stdout_filters: Sequence[FilterEntry] | None = None,
+        duplicate_stderr_filters: Sequence[FilterEntry] | None = None,
+        *,
+        death_sig: signal.Signals = DEATH_SIGNAL,
+        shutdown_timeout: float = SHUTDOWN_TIMEOUT,
+        drain_timeout: float = DRAIN_TIMEOUT,
+    ) -> None:
+        self.name = checked_name(name)
+        self.nprocs = group_size(args, envs)
+        self.stdouts: dict[int, str] = {}
+        self.stderrs: dict[int, str] = {}
+        self.error_files: dict[int, str] = {}
+        if not isinstance(logs_specs, LogsSpecs):
+            raise SpecificationTypeError(f"logs_specs must be a LogsSpecs, not {type(logs_specs).__name__}")
+        self._entrypoint = entrypoint
+        self._args = dict(args)
+        self._envs: dict[int, Environment] = {rank: dict((envs or {}).get(rank, {})) for rank in range(self.nprocs)}
+        self._logs_specs = logs_specs
+        self._prefixes = checked_prefixes(name, log_line_prefixes, self.nprocs)
+        self._stdout_filters = check_filters("duplicate_stdout_filters", duplicate_stdout_filters)
+        self._stderr_filters = check_filters("duplicate_stderr_filters", duplicate_stderr_filters)
+        self._death_signal = checked_signal("death_sig", death_sig)
+        self._shutdown_timeout = checked_seconds("shutdown_timeout", shutdown_timeout)
+        self._drain_timeout = checked_seconds("drain_timeout", drain_timeout)
+        self._starting: asyncio.Task[None] | None = None
+        self._group: Group | None = None
+        self._closed = False
+        self._result: RunProcsResult | None = None
+
+    @property
+    def state(self) -> GroupState:
+        """Where the group stands."""
+        if self._group is not None:
+            return self._group.state
+        if self._closed:
+            return GroupState.STOPPED
+        return GroupState.NEW if self._starting is None else GroupState.STARTING
+
+    def pids(self) -> dict[int, int]:
+        """Give the process ids of the started ranks, those that have ended included.
+
+        Returns:
+            Rank -> pid.
+        """
+        return {} if self._group is None else {rank: each.pid for rank, each in self._group.processes.items()}
+
+    async def start(self) -> None:
+        """Start all ranks, or none.
+
+        `start_processes` has done it for you.
+
+        Cancellation leaves nothing: what was started is killed and reaped first.
+
+        Raises:
+            ContextStateError: It was started or closed before.
+            RankStartError: A rank or its log could not be started or opened; nothing is left running.
+            DescriptorLimitError: The limit of open files cannot hold the group.
+            OSError: The log directory cannot be used.
+        """
+        if self._starting is not None or self._closed:
+            what = "was closed" if self._closed else "was started before"
+            raise ContextStateError(f"context {self.name!r} {what}: make a new one with start_processes()")
+        self._starting = asyncio.get_running_loop().create_task(self._start(), name=f"aioelastic: start {self.name}")
+        try:
+            await asyncio.wait([self._starting])
+        except asyncio.CancelledError:
+            await self._abort_start(self._starting)
+            raise
+        self._starting.result()
+
+    async def wait(self, timeout: float | None = None) -> RunProcsResult | None:  # noqa: ASYNC109 - the seed's name
+        """Wait until all ranks have succeeded, or one has failed and all others are stopped.
+
+        By then every stream is at its end (or ``drain_timeout`` after its rank's exit), and the files are closed. Any
+        number of tasks may wait, and again after the end.
+
+        Cancellation ends only this wait; the group goes on.
+
+        Args:
+            timeout: Seconds to wait; 0 asks without waiting, ``None`` or a negative number means no limit.
+
+        Returns:
+            The result, or ``None`` when the time is over first.
+
+        Raises:
+            ContextStateError: It was never started, or the event loop that supervised it is gone.
+
+        Example:
+            >>> import asyncio
+            >>> from aioelastic import start_processes
+            >>> async def main() -> int | None:
+            ...     async with start_processes("echo", "true", args={0: (), 1: ()}) as context:
+            ...         result = await context.wait(timeout=10)
+            ...     return result.exits[1].exitcode
+            >>> asyncio.run(main())
+            0
+        """
+        if timeout is not None:
+            timeout = checked_seconds("timeout", max(timeout, 0)) if timeout >= 0 else None
+        group = self._running_group("wait()")
+        if not group.outcome.done() and timeout != 0:
+            await asyncio.wait([group.outcome], timeout=timeout)
+        if not group.outcome.done():
+            return None
+        if group.outcome.cancelled():
+            raise ContextStateError(f"context {self.name!r} has no result: the event loop that supervised it ended")
+        if self._result is None:
+            outcome = group.outcome.result()
+            self._result = RunProcsResult(
+                failures=outcome.failures,
+                stdouts=self.stdouts,
+                stderrs=self.stderrs,
+                exits=outcome.exits,
+                survivors=outcome.survivors,
+                name=self.name,
+            )
+        return self._result
+
+    async def close(self, death_sig: signal.Signals | None = None, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the seed's name
+        """End the group: signal every rank, wait, kill what is left, reap it, end the logs.
+
+        What a rank left behind in its session is ended in the same way, also when the rank itself has succeeded. It
+        may be called any number of times, by several tasks at once; a shorter timeout hurries a close under way.
+
+        Cancellation turns it into an immediate SIGKILL; it still reaps, then raises.
+
+        Args:
+            death_sig: The first signal; the context's ``death_sig`` when not given. SIGKILL comes without a grace.
+            timeout: Seconds from the first signal to SIGKILL, for all ranks together; the context's
+                ``shutdown_timeout`` when not given.
+
+        Raises:
+            SpecificationError: No such signal, or a negative timeout.
+        """
+        number = self._death_signal if death_sig is None else checked_signal("death_sig", death_sig)
+        grace = self._shutdown_timeout if timeout is None else checked_seconds("timeout", timeout)
+        self._closed = True
+        if self._starting is not None and not self._starting.done() and self._group is None:
+            await asyncio.wait([self._starting])
+        if self._group is not None:
+            await self._group.stop(number, grace)
+
+    async def __aenter__(self) -> Self:
+        if self._starting is None:
+            await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        words = [f"<{type(self).__name__} {self.name!r}: {self.state.value}"]
+        if self._group is not None:
+            running = self._group.running
+            words.append(f"{len(running)} of {self.nprocs} ranks running")
+            words += [f"rank {rank} {words_of_exit}" for rank, words_of_exit in self._group.troubles.items()]
+        return ", ".join(words) + ">"
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Check what the disk knows about the ranks' programs, before anything is made (blocking)."""
+
+    @abstractmethod
+    async def _start_rank(
+        self, rank: int, stdio: Mapping[StreamName, int | None], on_exit: Callable[[], None]
+    ) -> RankProcess:
+        """Start one rank, with the given descriptors as its stdout and stderr (``None``: inherit)."""
+
+    async def _start(self) -> None:
+        await in_thread(self._prepare)
+        dest = await in_thread(self._logs_specs.reify, {rank: dict(env) for rank, env in self._envs.items()})
+        try:
+            await self._start_with(dest)
+        except BaseException:
+            await in_thread(discard_unused, dest)
+            raise
+
+    async def _start_with(self, dest: LogsDest) -> None:
+        self._take_destinations(dest)
+        routes = route_group(
+            dest,
+            self.nprocs,
+            self._logs_specs.local_ranks_filter,
+            stdout_filtered=bool(self._stdout_filters),
+            stderr_filtered=bool(self._stderr_filters),
+        )
+        check_descriptors(routes)
+        logs = GroupLogs(routes, self._prefixes, {"stdout": self._stdout_filters, "stderr": self._stderr_filters})
+        try:
+            await logs.open()
+            self._refuse_if_closed()
+        except BaseException:
+            await logs.drain({})
+            raise
+        plan = GroupPlan(
+            name=self.name,
+            nprocs=self.nprocs,
+            death_signal=self._death_signal,
+            shutdown_timeout=self._shutdown_timeout,
+            drain_timeout=self._drain_timeout,
+            error_files=self.error_files,
+            stderr_files=self.stderrs,
+        )
+        self._group = Group(plan, logs, self._start_rank, SystemTable())
+        await self._group.started()
+
+    def _take_destinations(self, dest: LogsDest) -> None:
+        if not isinstance(dest, LogsDest):
+            raise SpecificationTypeError(f"logs_specs.reify() must give a LogsDest, not {type(dest).__name__}")
+        for field in ("stdouts", "stderrs", "tee_stdouts", "tee_stderrs", "error_files"):
+            require_ranks(f"{field} of logs_specs.reify()", getattr(dest, field), self.nprocs, complete=False)
+        ranks = range(self.nprocs)
+        self.stdouts = {rank: dest.stdouts.get(rank, "") or dest.tee_stdouts.get(rank, "") for rank in ranks}
+        self.stderrs = {rank: dest.stderrs.get(rank, "") or dest.tee_stderrs.get(rank, "") for rank in ranks}
+        self.error_files = {rank: dest.error_files.get(rank, "") for rank in ranks}
+
+    async def _abort_start(self, starting: "asyncio.Task[None]") -> None:
+        """End a start whose caller was cancelled, and whatever it has brought up."""
+        self._closed = True
+        if self._group is not None:
+            self._group.request_stop(signal.SIGKILL, 0)
+        await settle(starting)
+        if self._group is not None:
+            await self._group.stop(signal.SIGKILL, 0)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise ContextStateError(f"context {self.name!r} was closed while it was being started")
+
+    def _running_group(self, what: str) -> Group:
+        if self._group is None:
+            raise ContextStateError(f"context {self.name!r} is {self.state.value}: call start() before {what}")
+        return self._group

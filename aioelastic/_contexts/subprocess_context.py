@@ -1,0 +1,116 @@
+"""A group of commands."""
+
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aioelastic._base.aliases import Environment, StrPath
+from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, SHUTDOWN_TIMEOUT
+from aioelastic._contexts.context import PContext
+from aioelastic._errors.error_files import ERROR_FILE_VARIABLE
+from aioelastic._errors.exceptions import RankStartError, SpecificationError
+from aioelastic._logs.group_logs import StreamName
+from aioelastic._logs.lines import FilterEntry
+from aioelastic._logs.specs import LogsSpecs
+from aioelastic._processes.command_line import check_cwd, command_line, find_command, rank_environment
+from aioelastic._processes.rank_process import RankProcess
+from aioelastic._processes.subprocess_handler import SubprocessHandler, start_command
+
+
+class SubprocessContext(PContext):
+    """A group of ranks that run a command; `start_processes` makes it from an entrypoint that is text or a path.
+
+    Args:
+        name: A short name of the group, shown before its lines.
+        entrypoint: The program: a path, or a name looked up in each rank's PATH.
+        args: Rank -> its arguments.
+        envs: Rank -> its variables on top of the supervisor's own; ``None`` for none.
+        logs_specs: Where the ranks' output goes.
+        log_line_prefixes: Rank -> what stands before its lines on the console.
+        numa_options: Must be ``None``: binding to NUMA nodes is not built yet.
+        duplicate_stdout_filters: What the filtered copy of stdout looks for.
+        duplicate_stderr_filters: What the filtered copy of stderr looks for.
+        cwd: The ranks' working directory; the supervisor's own when not given.
+        death_sig: What the ranks get first when the group ends.
+        shutdown_timeout: Seconds from there to SIGKILL.
+        drain_timeout: Seconds from a rank's exit to the end of its logs, although somebody still holds its pipe.
+
+    Raises:
+        SpecificationError: An argument that cannot be used; its subclasses say of which kind.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        entrypoint: StrPath,
+        args: Mapping[int, Any],
+        envs: Mapping[int, Environment] | None,
+        logs_specs: LogsSpecs,
+        log_line_prefixes: Mapping[int, str] | None = None,
+        numa_options: None = None,
+        duplicate_stdout_filters: Sequence[FilterEntry] | None = None,
+        duplicate_stderr_filters: Sequence[FilterEntry] | None = None,
+        *,
+        cwd: StrPath | None = None,
+        death_sig: signal.Signals = DEATH_SIGNAL,
+        shutdown_timeout: float = SHUTDOWN_TIMEOUT,
+        drain_timeout: float = DRAIN_TIMEOUT,
+    ) -> None:
+        super().__init__(
+            name,
+            entrypoint,
+            args,
+            envs,
+            logs_specs,
+            log_line_prefixes,
+            duplicate_stdout_filters,
+            duplicate_stderr_filters,
+            death_sig=death_sig,
+            shutdown_timeout=shutdown_timeout,
+            drain_timeout=drain_timeout,
+        )
+        if numa_options is not None:
+            raise SpecificationError("numa_options must be None: binding to NUMA nodes is not available yet")
+        ranks = range(self.nprocs)
+        self._commands = {rank: command_line(entrypoint, self._args[rank], rank) for rank in ranks}
+        for rank in ranks:
+            rank_environment({}, self._envs[rank], rank)
+        self._cwd_asked = cwd
+        self._cwd: str | None = None
+        self._handlers: dict[int, SubprocessHandler] = {}
+
+    @property
+    def subprocess_handlers(self) -> dict[int, SubprocessHandler]:
+        """The handlers of the started ranks: rank -> handler."""
+        return dict(self._handlers)
+
+    def _prepare(self) -> None:
+        rank = 0
+        try:
+            self._cwd = check_cwd(self._cwd_asked)
+            for rank, command in self._commands.items():
+                find_command(command[0], self._environment(rank), self._cwd)
+        except OSError as error:
+            asked = None if self._cwd_asked is None else os.fspath(self._cwd_asked)
+            raise RankStartError(rank, self._commands.get(rank, ()), asked, error) from error
+
+    async def _start_rank(
+        self, rank: int, stdio: Mapping[StreamName, int | None], on_exit: Callable[[], None]
+    ) -> RankProcess:
+        handler = await start_command(
+            self._commands[rank],
+            self._environment(rank),
+            local_rank=rank,
+            cwd=self._cwd,
+            stdout=stdio["stdout"],
+            stderr=stdio["stderr"],
+            on_exit=on_exit,
+        )
+        self._handlers[rank] = handler
+        return handler
+
+    def _environment(self, rank: int) -> dict[str, str]:
+        """Give a rank's variables; without an error file it must not inherit the supervisor's own."""
+        own = {**self._envs[rank], ERROR_FILE_VARIABLE: self.error_files.get(rank) or None}
+        return rank_environment(os.environ, own, rank)

@@ -1,0 +1,163 @@
+"""`start_processes`: choose the context for an entrypoint, and start it."""
+
+import os
+import signal
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any
+
+from aioelastic._base.aliases import Environment, StrPath
+from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, SHUTDOWN_TIMEOUT
+from aioelastic._contexts.context import PContext
+from aioelastic._contexts.subprocess_context import SubprocessContext
+from aioelastic._errors.exceptions import SpecificationError, SpecificationTypeError
+from aioelastic._logs.lines import FilterEntry
+from aioelastic._logs.specs import DefaultLogsSpecs, LogsSpecs
+from aioelastic._logs.std import Std
+
+_START_METHODS = ("spawn", "fork", "forkserver")
+
+
+def start_processes(
+    name: str,
+    entrypoint: StrPath | Callable[..., Any],
+    args: Mapping[int, Any],
+    envs: Mapping[int, Environment] | None = None,
+    logs_specs: LogsSpecs | None = None,
+    log_line_prefixes: Mapping[int, str] | None = None,
+    start_method: str = "spawn",
+    numa_options: None = None,
+    duplicate_stdout_filters: Sequence[FilterEntry] | None = None,
+    duplicate_stderr_filters: Sequence[FilterEntry] | None = None,
+    *,
+    log_dir: StrPath | None = None,
+    redirects: Std | Mapping[int, Std] = Std.NONE,
+    tee: Std | Mapping[int, Std] = Std.NONE,
+    local_ranks_filter: Iterable[int] | None = None,
+    cwd: StrPath | None = None,
+    death_sig: signal.Signals = DEATH_SIGNAL,
+    shutdown_timeout: float = SHUTDOWN_TIMEOUT,
+    drain_timeout: float = DRAIN_TIMEOUT,
+) -> "Starting":
+    """Start n copies of a command as one supervised group.
+
+    Await it for the running context, or use it in ``async with``, which closes the context on leaving. All arguments
+    are checked when it is called; nothing is started before it is awaited. Then all ranks start or none: if one
+    cannot, those before it are killed and reaped, and one error says which and why.
+
+    Each rank leads a session of its own, with stdin from /dev/null, no blocked signals, and the supervisor's
+    environment below its own variables. Nothing of the supervisor's world is changed: no handler, mask or variable.
+
+    Cancellation while it starts leaves nothing.
+
+    Args:
+        name: A short name of the group, shown before its lines.
+        entrypoint: The program: a path, or a name looked up in each rank's PATH.
+        args: Rank -> its arguments, each made text; a bare ``str`` is one argument.
+        envs: Rank -> its variables; ``None`` as a value removes an inherited one.
+        logs_specs: Where the output goes; or use ``log_dir``, ``redirects``, ``tee`` and ``local_ranks_filter``.
+        log_line_prefixes: Rank -> what stands before its lines on the console; ``[name rank]:`` when not given.
+        start_method: For functions only; "spawn", "fork" or "forkserver".
+        numa_options: Must be ``None``: binding to NUMA nodes is not built yet.
+        duplicate_stdout_filters: Prefixed lines of teed stdouts that contain any of these (``str``: substring,
+            ``re.Pattern``: search) are copied to one file.
+        duplicate_stderr_filters: The same for stderrs.
+        log_dir: Shorthand for ``DefaultLogsSpecs(log_dir=...)``.
+        redirects: Streams that go to files, for all ranks or by rank.
+        tee: Streams that go to files and, with a prefix, to the console.
+        local_ranks_filter: The only ranks that may use the console.
+        cwd: The ranks' working directory; the supervisor's own when not given.
+        death_sig: What the ranks get first when the group ends.
+        shutdown_timeout: Seconds from there to SIGKILL, for all ranks together.
+        drain_timeout: Seconds from a rank's exit to the end of its logs, although somebody still holds its pipe.
+
+    Returns:
+        What gives the running `PContext`, a `SubprocessContext` for a command.
+
+    Raises:
+        SpecificationError: An argument that cannot be used; its subclasses say of which kind.
+        RankStartError: When awaited: a rank could not start; also the `OSError` that `subprocess` would raise.
+        DescriptorLimitError: When awaited: the limit of open files cannot hold the group.
+        OSError: When awaited: the log directory cannot be used.
+
+    Example:
+        >>> import asyncio
+        >>> async def main() -> dict[int, int | None]:
+        ...     async with start_processes("exits", "sh", args={0: ("-c", "exit 0"), 1: ("-c", "exit 3")}) as context:
+        ...         result = await context.wait()
+        ...     return {rank: each.exitcode for rank, each in result.failures.items()}
+        >>> asyncio.run(main())
+        {1: 3}
+    """
+    if start_method not in _START_METHODS:
+        raise SpecificationError(f"start_method is {start_method!r}: give one of {', '.join(_START_METHODS)}")
+    shorthands = {
+        "log_dir": log_dir is not None,
+        "redirects": redirects is not Std.NONE,
+        "tee": tee is not Std.NONE,
+        "local_ranks_filter": local_ranks_filter is not None,
+    }
+    given = [argument for argument, is_given in shorthands.items() if is_given]
+    if logs_specs is None:
+        logs_specs = DefaultLogsSpecs(log_dir, redirects, tee, local_ranks_filter)
+    elif given:
+        raise SpecificationError(f"logs_specs and {', '.join(given)} say the same thing twice: give one of them")
+    if not isinstance(entrypoint, str | os.PathLike):
+        kind = type(entrypoint).__name__
+        raise SpecificationTypeError(f"entrypoint is a {kind}: only commands (text or a path) can be started yet")
+    context = SubprocessContext(
+        name,
+        entrypoint,
+        args,
+        envs,
+        logs_specs,
+        log_line_prefixes,
+        numa_options,
+        duplicate_stdout_filters,
+        duplicate_stderr_filters,
+        cwd=cwd,
+        death_sig=death_sig,
+        shutdown_timeout=shutdown_timeout,
+        drain_timeout=drain_timeout,
+    )
+    return Starting(context)
+
+
+class Starting(Coroutine[Any, Any, PContext], AbstractAsyncContextManager[PContext]):
+    """A context on its way: await it, or use it in ``async with``.
+
+    It is a full coroutine, so that ``asyncio.create_task`` and ``asyncio.wait_for`` take it as well.
+    """
+
+    def __init__(self, context: PContext) -> None:
+        self._context = context
+        self._coroutine = _started(context)
+
+    def send(self, value: Any) -> Any:
+        """Go on with the start; for the event loop."""
+        return self._coroutine.send(value)
+
+    def throw(self, *args: Any) -> Any:
+        """Raise an exception where the start stands; for the event loop."""
+        return self._coroutine.throw(*args)
+
+    def close(self) -> None:
+        """Give the start up before it has begun."""
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, PContext]:
+        return self._coroutine.__await__()
+
+    async def __aenter__(self) -> PContext:
+        return await self._coroutine
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._context.close()
+
+
+async def _started(context: PContext) -> PContext:
+    await context.start()
+    return context

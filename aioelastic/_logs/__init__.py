@@ -1,0 +1,1 @@
+"""Where a rank's output goes: specifications, destinations, lines, pumps and outlets."""

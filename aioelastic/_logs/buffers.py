@@ -1,0 +1,157 @@
+"""What a stream's bytes are kept in, so that a console or a filtered copy can fall behind without holding up anybody.
+
+Normally that is the rank's own log file (`RankFile`). A group without files (``log_dir=os.devnull``) has a nameless
+temporary one instead, which is used only while somebody is behind (`Spool`).
+"""
+
+import asyncio
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from aioelastic._base.defaults import CHUNK_BYTES
+from aioelastic._base.threads import BlockingThreads
+from aioelastic._logs.outlets import FileSink, Outlet
+
+
+class StreamBuffer(Protocol):
+    """Keeps a stream's bytes by their position in the stream."""
+
+    @property
+    def backlog(self) -> int:
+        """Bytes kept in memory, not written yet."""
+        ...
+
+    def keep(self, chunk: bytes, *, needed: bool) -> None:
+        """Keep the stream's next bytes; needed: somebody is behind and will read them."""
+        ...
+
+    async def read(self, position: int) -> bytes:
+        """Give bytes from a position of the stream on, as soon as they are written; ``b""``: they are lost."""
+        ...
+
+    def call_when_written(self, callback: Callable[[], None]) -> None:
+        """Call back once when more of what is kept is written."""
+        ...
+
+    async def close(self) -> None:
+        """Write what is kept and close the file."""
+        ...
+
+
+class _WrittenFile:
+    """A file that is written by an outlet and read by position; the part both buffers share (a `Giver`)."""
+
+    def __init__(self, outlet: Outlet, descriptor: int, threads: BlockingThreads) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._callbacks: list[Callable[[], None]] = []
+        self._outlet = outlet
+        self._descriptor = descriptor
+        self._threads = threads
+        self._put = 0
+        self._written = 0
+
+    @property
+    def backlog(self) -> int:
+        """Bytes kept in memory, not written yet."""
+        return self._put - self._written
+
+    def written(self, count: int) -> None:
+        """Note that so many bytes more are in the file, and tell whoever asked."""
+        self._written += count
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def call_when_written(self, callback: Callable[[], None]) -> None:
+        """Call back once when more of what is kept is written."""
+        self._callbacks.append(callback)
+
+    async def close(self) -> None:
+        """Write what is kept and close the file."""
+        closed = self.loop.create_future()
+
+        def on_closed() -> None:
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(closed.cancel)
+
+        self._outlet.close(on_closed)
+        await asyncio.wait([closed])
+
+    async def _read(self, put_position: int, file_position: int) -> bytes:
+        while put_position >= self._written and self._outlet.failure is None:
+            progress = asyncio.Event()
+            self.call_when_written(progress.set)
+            await progress.wait()
+        try:
+            return await self._threads.run(os.pread, self._descriptor, CHUNK_BYTES, file_position)
+        except OSError:
+            return b""
+
+
+def open_spool() -> int:
+    """Open a nameless temporary file; it goes when its descriptor is closed, by us or by the kernel."""
+    with tempfile.TemporaryFile(buffering=0) as file:
+        return os.dup(file.fileno())
+
+
+class RankFile(_WrittenFile):
+    """The rank's own log file (`StreamBuffer`); it gets every byte, whoever else wants it."""
+
+    def __init__(self, descriptor: int, path: str, threads: BlockingThreads) -> None:
+        super().__init__(Outlet(FileSink(descriptor, f"log file {path!r}"), threads.submit), descriptor, threads)
+        self._start = os.fstat(descriptor).st_size
+
+    def keep(self, chunk: bytes, *, needed: bool) -> None:
+        """Put the bytes into the file."""
+        del needed
+        self._put += len(chunk)
+        self._outlet.put(self, chunk)
+
+    async def read(self, position: int) -> bytes:
+        """Give bytes from a position of the stream on; ``b""`` when the file failed or was cut short by somebody."""
+        return await self._read(position, self._start + position)
+
+
+class Spool(_WrittenFile):
+    """A nameless file (`StreamBuffer`) that holds what somebody who fell behind has not read yet."""
+
+    def __init__(self, descriptor: int, threads: BlockingThreads) -> None:
+        self._sink = _SpoolSink(descriptor)
+        super().__init__(Outlet(self._sink, threads.submit), descriptor, threads)
+        self._received = 0
+        self._start = 0
+
+    def keep(self, chunk: bytes, *, needed: bool) -> None:
+        """Put the bytes into the file if somebody is behind; otherwise begin anew at its front."""
+        if needed:
+            self._put += len(chunk)
+            self._outlet.put(self, chunk)
+        self._received += len(chunk)
+        if not needed:
+            # Nobody is behind, so all that was put is written and read: the space can be used again.
+            self._start = self._received
+            self._put = self._written = 0
+            self._sink.position = 0
+
+    async def read(self, position: int) -> bytes:
+        """Give bytes from a position of the stream on."""
+        return await self._read(position - self._start, position - self._start)
+
+
+class _SpoolSink(FileSink):
+    """Writes at a position of its own, so that the front can be used again."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor, "the console's backlog")
+        self.position = 0
+
+    def write(self, pieces: Sequence[bytes]) -> None:
+        """Write all pieces, one after the other."""
+        left = b"".join(pieces)
+        while left:
+            count = os.pwrite(self.descriptor, left, self.position)
+            self.position += count
+            left = left[count:]

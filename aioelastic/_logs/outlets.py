@@ -1,0 +1,179 @@
+"""Outlets: destinations that may block, fed from the event loop without waiting.
+
+An outlet takes bytes on the loop and writes them in a thread, in order, as many at once as have come in meanwhile. Each
+giver is told on its own loop how much of its bytes is written, so it can hold back; nothing here waits for anything.
+An outlet whose destination fails is detached: it swallows what comes, counts it, and never fails its givers.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+logger = logging.getLogger("aioelastic")
+
+_WRITEV_LIMIT = 1024
+"""Pieces of one writev call (IOV_MAX of Linux and macOS)."""
+
+
+class Sink(Protocol):
+    """A destination that may block; used from one thread at a time."""
+
+    name: str
+    """What a warning calls it."""
+
+    def write(self, pieces: Sequence[bytes]) -> None:
+        """Write all the bytes, or raise whatever keeps it from that."""
+        ...
+
+    def close(self) -> None:
+        """Give back what the sink holds."""
+        ...
+
+
+class Giver(Protocol):
+    """Somebody who puts bytes into an outlet."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def written(self, count: int) -> None:
+        """Learn, on the giver's loop, that so many of its bytes have left the outlet (written or swallowed)."""
+        ...
+
+
+class Outlet:
+    """The queue before one sink.
+
+    Attributes:
+        failure: What the sink raised when it was detached, or ``None``.
+        missed: Bytes the sink did not get.
+    """
+
+    def __init__(self, sink: Sink, submit: Callable[[Callable[[], None]], None]) -> None:
+        self.failure: Exception | None = None
+        self.missed = 0
+        self._sink = sink
+        self._submit = submit
+        self._lock = threading.Lock()
+        self._pending: list[tuple[Giver, bytes]] = []
+        self._writing = False
+        self._closing = False
+        self._on_closed: Callable[[], None] | None = None
+
+    def put(self, giver: Giver, data: bytes) -> None:
+        """Take bytes to be written after all that was put before."""
+        with self._lock:
+            self._pending.append((giver, data))
+            if self._writing:
+                return
+            self._writing = True
+        self._submit(self._drain)
+
+    def miss(self, count: int) -> None:
+        """Count bytes that the sink should have got and will not get."""
+        with self._lock:
+            self.missed += count
+
+    def close(self, on_closed: Callable[[], None] | None = None) -> None:
+        """Close the sink after what was put, say in one warning what it missed, then call back in the thread."""
+        with self._lock:
+            self._closing = True
+            self._on_closed = on_closed
+            if self._writing:
+                return
+            self._writing = True
+        self._submit(self._drain)
+
+    def _drain(self) -> None:
+        while batch := self._next_batch():
+            self._write([data for _, data in batch])
+            counts: dict[Giver, int] = {}
+            for giver, data in batch:
+                counts[giver] = counts.get(giver, 0) + len(data)
+            for giver, count in counts.items():
+                with contextlib.suppress(RuntimeError):  # the giver's loop is closed
+                    giver.loop.call_soon_threadsafe(giver.written, count)
+
+    def _write(self, pieces: list[bytes]) -> None:
+        missed = sum(map(len, pieces))
+        if self.failure is None:
+            try:
+                self._sink.write(pieces)
+            except Exception as error:  # noqa: BLE001 - a sink is anybody's code; it is detached, whatever it raised
+                self.failure = error
+                missed -= getattr(error, "characters_written", 0)
+                logger.info("%s failed (%s); it is detached, the ranks go on", self._sink.name, _words(error))
+            else:
+                return
+        self.miss(missed)
+
+    def _next_batch(self) -> list[tuple[Giver, bytes]]:
+        with self._lock:
+            batch, self._pending = self._pending, []
+            if batch:
+                return batch
+            self._writing = False
+            closing, self._closing = self._closing, False
+        if closing:
+            self._finish()
+        return []
+
+    def _finish(self) -> None:
+        with contextlib.suppress(OSError):
+            self._sink.close()
+        if self.missed:
+            reason = "was too slow" if self.failure is None else f"failed ({_words(self.failure)})"
+            logger.warning("%s %s and missed %d bytes of the ranks' output", self._sink.name, reason, self.missed)
+        if self._on_closed is not None:
+            self._on_closed()
+
+
+class FileSink:
+    """A file by its descriptor, which it owns."""
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self.descriptor = descriptor
+        self.name = name
+
+    def write(self, pieces: Sequence[bytes]) -> None:
+        """Write all pieces, in as few calls as the system takes."""
+        write_all(self.descriptor, pieces)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self.descriptor)
+
+
+def write_all(descriptor: int, pieces: Sequence[bytes]) -> None:
+    """Write pieces to a blocking descriptor.
+
+    Raises:
+        OSError: The system refused; its ``characters_written`` says how many bytes came through before.
+    """
+    left: list[bytes | memoryview] = list(pieces)
+    done = 0
+    while left:
+        try:
+            count = os.writev(descriptor, left[:_WRITEV_LIMIT])
+        except OSError as error:
+            raise _PartialWriteError(error, done) from error
+        done += count
+        while left and count >= len(left[0]):
+            count -= len(left.pop(0))
+        if count:
+            left[0] = memoryview(left[0])[count:]
+
+
+class _PartialWriteError(OSError):
+    """An `OSError` that knows how much was written before it."""
+
+    def __init__(self, error: OSError, characters_written: int) -> None:
+        super().__init__(error.errno, error.strerror)
+        self.characters_written = characters_written
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if not isinstance(error, OSError) else str(error)

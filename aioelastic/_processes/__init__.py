@@ -1,0 +1,1 @@
+"""One rank as a process: starting it, watching its exit, reaching its group."""

@@ -1,0 +1,63 @@
+"""Processes by handle (pidfd), so that a number given to a stranger meanwhile is never mistaken for ours.
+
+Where the system has no pidfd (macOS), numbers are checked right before they are used.
+"""
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Iterator
+
+HAS_PIDFD = hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
+"""Whether this Python can hold a process by handle; the kernel can since Linux 5.3."""
+
+
+def open_handle(pid: int) -> int | None:
+    """Open a handle on a process, or give ``None`` where there is none to be had.
+
+    Raises:
+        ProcessLookupError: There is no such process.
+    """
+    if not HAS_PIDFD:
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except OSError:
+        # ENOSYS or EPERM in an old kernel or a strict sandbox; EMFILE when descriptors ran out in the middle.
+        return None
+
+
+def handle_has_exited(handle: int) -> bool:
+    """Tell whether a handle's process has ended; a zombie has, whoever is to reap it."""
+    poller = select.poll()
+    poller.register(handle, select.POLLIN)
+    return bool(poller.poll(0))
+
+
+@contextlib.contextmanager
+def member_handle(pid: int, session: int) -> Iterator[int | None]:
+    """Hold a process of a session, checked after it was opened.
+
+    Raises:
+        ProcessLookupError: The process is gone, or its number belongs to somebody else now.
+    """
+    handle = open_handle(pid)
+    try:
+        if os.getsid(pid) != session:
+            raise ProcessLookupError(pid)
+        yield handle
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def signal_member(pid: int, session: int, number: int) -> None:
+    """Send a signal to a process if, and only if, it is a member of the session."""
+    with contextlib.suppress(ProcessLookupError, PermissionError), member_handle(pid, session) as handle:
+        if handle is None:
+            os.kill(pid, number)
+        else:
+            signal.pidfd_send_signal(handle, signal.Signals(number))

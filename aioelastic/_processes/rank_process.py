@@ -1,0 +1,64 @@
+"""What the supervision knows of one rank: a process with an exit, and a group that can be signalled."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitStatus:
+    """How one process ended, as far as the system told.
+
+    Attributes:
+        code: The exit code, minus the signal's number for a death by signal, or ``None`` where another part of the
+            program took the status and the kernel kept no copy.
+        reaped_elsewhere: Another part of the program reaped the process.
+    """
+
+    code: int | None
+    reaped_elsewhere: bool = False
+
+
+class RankProcess(Protocol):
+    """One rank of a group; a command or a function behind the same few methods."""
+
+    @property
+    def local_rank_id(self) -> int:
+        """The rank's number within its group."""
+        ...
+
+    @property
+    def pid(self) -> int:
+        """The leader's process id, which is also the number of its session and process group."""
+        ...
+
+    def has_exited(self) -> bool:
+        """Ask the kernel, not the event loop, whether the leader has ended."""
+        ...
+
+    async def wait_status(self) -> ExitStatus:
+        """Wait for the leader's end, whoever still holds its pipes; any number of tasks may."""
+        ...
+
+    def signal_group(self, number: int, members: Collection[int]) -> None:
+        """Send a signal to the rank's process group and to those members of its session that left the group."""
+        ...
+
+
+class ProcessTable(Protocol):
+    """The system's processes, as far as they belong to ranks."""
+
+    def live_members(self, leaders: Mapping[int, bool]) -> dict[int, list[int]]:
+        """Find what is alive in the leaders' sessions, zombies left out, in one pass over all processes.
+
+        Args:
+            leaders: Leader's pid -> whether that leader has exited.
+
+        Returns:
+            Leader's pid -> pids of its live members; leaders without any are left out.
+        """
+        ...
+
+    async def wait_gone(self, pids: Collection[int]) -> None:
+        """Wait until some of the processes, at best all, have ended; look at the table again afterwards."""
+        ...

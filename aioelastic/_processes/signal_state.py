@@ -1,0 +1,57 @@
+"""Starting a command with no blocked signal and default dispositions, whatever the supervisor's are."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from aioelastic._base.signals import INHERITED_IGNORED, ignored_signals
+
+_STEP = str(Path(__file__).parent.parent / "_child" / "exec_step.py")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecStep:
+    """A command wrapped in the exec step, and the pipe by which the step reports a failed exec."""
+
+    command: tuple[str, ...]
+    report: int
+    status: int
+
+
+async def exec_outcome(report: int) -> None:
+    """Wait until the step has become the command.
+
+    Args:
+        report: The reading end of its pipe; the caller has closed the other end.
+
+    Raises:
+        OSError: The exec failed, with its errno.
+    """
+    await anyio.wait_readable(report)
+    number = os.read(report, 16)
+    if number:
+        raise OSError(int(number), os.strerror(int(number)))
+
+
+def exec_step(command: tuple[str, ...], env: Mapping[str, str]) -> ExecStep | None:
+    """Wrap a command where its signal state would be wrong, or give ``None`` where a plain start does.
+
+    An exec resets handled signals by itself. Blocked ones and ignored ones stay, and libuv resets all dispositions, so
+    with uvloop those inherited as ignored have to be set again.
+    """
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    resets_all = not isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
+    plain = not blocked and ignored_signals() <= INHERITED_IGNORED and not (resets_all and INHERITED_IGNORED)
+    if plain or not sys.executable:
+        return None
+    report, status = os.pipe()
+    ignored = ",".join(map(str, sorted(INHERITED_IGNORED)))
+    dropped = "" if "LC_CTYPE" in env else "LC_CTYPE"
+    wrapped = (sys.executable, "-I", "-S", _STEP, str(status), ignored, dropped, *command)
+    return ExecStep(wrapped, report, status)

@@ -1,0 +1,36 @@
+"""What a rank gets as its standard output and error."""
+
+import asyncio
+import contextlib
+import os
+import stat
+
+
+def stdio_argument(number: int, descriptor: int | None, opened: contextlib.ExitStack) -> int | None:
+    """Give the value for the start call: a descriptor, or ``None`` where the supervisor's own is inherited.
+
+    A program with asyncio streams on its own stdout has made it non-blocking, and the flag belongs to the open file,
+    so a rank that inherits it would lose output (EAGAIN). Clearing it would change the supervisor's world: a pipe or a
+    terminal is opened a second time instead, with flags of its own. Regular files do not know the flag, and sockets
+    cannot be opened again.
+
+    Args:
+        number: 1 or 2.
+        descriptor: What to hand over, or ``None`` to inherit.
+        opened: Closes what was opened here, after the start.
+    """
+    if descriptor is not None:
+        return descriptor
+    try:
+        mode = os.fstat(number).st_mode
+    except OSError:
+        # Closed in the supervisor: the rank's next open file would become its stdout.
+        return asyncio.subprocess.DEVNULL
+    if os.get_blocking(number) or not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+        return None
+    try:
+        fresh = os.open(f"/dev/fd/{number}", os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    opened.callback(os.close, fresh)
+    return fresh

@@ -1,0 +1,232 @@
+"""One command rank: an asyncio subprocess that leads a session of its own."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from aioelastic._base.aliases import Environment, StrPath
+from aioelastic._base.defaults import DEATH_SIGNAL
+from aioelastic._base.threads import in_thread
+from aioelastic._errors.exceptions import RankStartError, SpecificationError
+from aioelastic._logs.files import open_log
+from aioelastic._processes.command_line import command_line, find_command, rank_environment
+from aioelastic._processes.exit_watch import ExitWatch
+from aioelastic._processes.process_handles import signal_member
+from aioelastic._processes.rank_process import ExitStatus
+from aioelastic._processes.signal_state import exec_outcome, exec_step
+from aioelastic._processes.stdio import stdio_argument
+from aioelastic._processes.system_table import SystemTable
+
+
+class SubprocessHandler:
+    """One rank as an asyncio subprocess (`RankProcess`); made by `get_subprocess_handler`.
+
+    Attributes:
+        proc: The process as asyncio knows it.
+        local_rank_id: Its number within its group.
+        global_rank: The number in its ``RANK`` variable, or ``None`` without one.
+    """
+
+    def __init__(
+        self,
+        proc: asyncio.subprocess.Process,
+        local_rank_id: int,
+        global_rank: int | None = None,
+        *,
+        on_exit: Callable[[], None] | None = None,
+    ) -> None:
+        self.proc = proc
+        self.local_rank_id = local_rank_id
+        self.global_rank = global_rank
+        self._watch = ExitWatch(proc, on_exit)
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also the number of the session and the process group."""
+        return self.proc.pid
+
+    def has_exited(self) -> bool:
+        """Ask the kernel whether the process has ended; the event loop may not know yet."""
+        return self._watch.has_exited()
+
+    async def wait(self) -> int:
+        """Wait for the process to exit, whoever still holds its pipes.
+
+        Any number of tasks may wait; a cancelled one leaves the process alone.
+
+        Returns:
+            The exit code, or minus the signal's number. As asyncio does, 255 where another part of the program took
+            the status and the kernel kept none.
+        """
+        status = await self.wait_status()
+        return 255 if status.code is None else status.code
+
+    async def wait_status(self) -> ExitStatus:
+        """Wait as `wait` does, and tell an unknown status from one of 255."""
+        return await self._watch.wait_status()
+
+    def close(self, death_sig: signal.Signals | None = None) -> None:
+        """Signal the whole process group, and whatever else is left in the rank's session.
+
+        It returns at once; `wait` tells when the process is gone. Closing one that is gone is fine: a number that was
+        reaped is never signalled, and what the process left behind is reached one by one.
+
+        Args:
+            death_sig: The signal; SIGTERM when not given.
+        """
+        left = SystemTable().live_members({self.pid: self.has_exited()})
+        self.signal_group(death_sig or DEATH_SIGNAL, left.get(self.pid, ()))
+
+    def signal_group(self, number: int, members: Collection[int]) -> None:
+        """Send a signal to the process group at once, and to the given members of the session outside it."""
+        leader = self.pid
+        group_is_ours = not self._watch.has_exited()
+        if group_is_ours:
+            # The leader is not even a zombie, so its number is still its own, and the group is reached in one go.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(leader, number)
+        for member in members:
+            if not (group_is_ours and _group_of(member) == leader):
+                signal_member(member, leader, number)
+
+    def __repr__(self) -> str:
+        state = "exited" if self.has_exited() else "running"
+        return f"<SubprocessHandler rank {self.local_rank_id}, pid {self.pid}, {state}>"
+
+
+async def get_subprocess_handler(
+    entrypoint: StrPath,
+    args: Sequence[Any] | str,
+    env: Environment,
+    stdout: StrPath | None,
+    stderr: StrPath | None,
+    local_rank_id: int,
+    numa_options: None = None,
+) -> SubprocessHandler:
+    """Start one command as a rank and give its handler.
+
+    The command runs in a session of its own, with stdin from /dev/null, no blocked signals and default dispositions.
+
+    Cancellation leaves nothing behind: a process that was already started is killed.
+
+    Args:
+        entrypoint: The program: a path, or a name looked up in the rank's PATH.
+        args: Its arguments, each made text; a bare ``str`` is one argument.
+        env: Variables on top of the supervisor's own; ``None`` as a value removes one.
+        stdout: File that gets its standard output (appended to), or ``None`` to inherit.
+        stderr: The same for its standard error.
+        local_rank_id: Its number within its group.
+        numa_options: Must be ``None``: binding to NUMA nodes is not built yet.
+
+    Returns:
+        The handler of a running process.
+
+    Raises:
+        SpecificationError: An argument or a variable that no process can be given.
+        RankStartError: The command or a file could not be opened or started; also the matching `OSError` subclass.
+
+    Example:
+        >>> import asyncio
+        >>> async def main() -> int:
+        ...     handler = await get_subprocess_handler("true", (), {}, None, None, 0)
+        ...     return await handler.wait()
+        >>> asyncio.run(main())
+        0
+    """
+    if numa_options is not None:
+        raise SpecificationError("numa_options must be None: binding to NUMA nodes is not available yet")
+    command = command_line(entrypoint, args, local_rank_id)
+    environment = rank_environment(os.environ, env, local_rank_id)
+    with contextlib.ExitStack() as opened:
+        try:
+            find_command(command[0], environment, None)
+            descriptors = [await _opened(path, opened) for path in (stdout, stderr)]
+        except OSError as error:
+            raise RankStartError(local_rank_id, command, None, error) from error
+        start = asyncio.ensure_future(
+            start_command(command, environment, local_rank=local_rank_id, stdout=descriptors[0], stderr=descriptors[1])
+        )
+        try:
+            return await asyncio.shield(start)
+        except asyncio.CancelledError:
+            # A spawn that is cancelled half-way can lose its process: let it finish, then kill what it gave.
+            await asyncio.wait([start])
+            if not start.cancelled() and start.exception() is None:
+                start.result().close(signal.SIGKILL)
+                await start.result().wait()
+            raise
+
+
+async def start_command(
+    command: tuple[str, ...],
+    environment: Mapping[str, str],
+    *,
+    local_rank: int,
+    cwd: str | None = None,
+    stdout: int | None = None,
+    stderr: int | None = None,
+    on_exit: Callable[[], None] | None = None,
+) -> SubprocessHandler:
+    """Start a checked command as a rank.
+
+    Args:
+        command: Program and arguments.
+        environment: The whole environment.
+        local_rank: The rank's number.
+        cwd: Its working directory.
+        stdout: Descriptor to hand over (the caller closes its own), or ``None`` to inherit.
+        stderr: The same for standard error.
+        on_exit: Called on the loop as soon as the exit is seen, before anything else is done about it.
+
+    Raises:
+        RankStartError: The system refused.
+    """
+    with contextlib.ExitStack() as opened:
+        try:
+            step = exec_step(command, environment)
+            if step is not None:
+                opened.callback(os.close, step.report)
+            with contextlib.ExitStack() as handed:
+                if step is not None:
+                    handed.callback(os.close, step.status)
+                process = await asyncio.create_subprocess_exec(
+                    *(command if step is None else step.command),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=stdio_argument(1, stdout, handed),
+                    stderr=stdio_argument(2, stderr, handed),
+                    env=environment,
+                    cwd=cwd,
+                    start_new_session=True,
+                    pass_fds=() if step is None else (step.status,),
+                )
+            handler = SubprocessHandler(process, local_rank, _global_rank(environment), on_exit=on_exit)
+            if step is not None:
+                await exec_outcome(step.report)
+        except OSError as error:
+            raise RankStartError(local_rank, command, cwd, error) from error
+    return handler
+
+
+async def _opened(path: StrPath | None, opened: contextlib.ExitStack) -> int | None:
+    if path is None:
+        return None
+    descriptor = await in_thread(open_log, os.fspath(path))
+    opened.callback(os.close, descriptor)
+    return descriptor
+
+
+def _global_rank(environment: Mapping[str, str]) -> int | None:
+    try:
+        return int(environment["RANK"])
+    except (KeyError, ValueError):
+        return None
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None

@@ -1,0 +1,1 @@
+"""How a group lives and dies: exits, verdicts, the termination ladder."""

@@ -1,0 +1,304 @@
+"""A group of ranks from its start to its result, in one task of its own.
+
+The task that starts a group and those that wait for it or close it may come and go, each with its cancel scopes; what
+must be entered and left in one task is entered and left in the owner's::
+
+    start ranks, all or none
+      └─▶ watch exits ──▶ all ended, one failed, or a stop was requested
+            └─▶ ladder: signal, shared grace, SIGKILL
+                  └─▶ drain the logs ──▶ publish the outcome
+"""
+
+import asyncio
+import enum
+import logging
+import signal
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
+
+from aioelastic._base.defaults import REAP_TIMEOUT
+from aioelastic._base.shielding import settle
+from aioelastic._base.threads import in_thread
+from aioelastic._errors.error_files import read_error_file
+from aioelastic._errors.process_failure import ProcessFailure
+from aioelastic._errors.report import root_cause_first
+from aioelastic._logs.group_logs import GroupLogs, StreamName
+from aioelastic._processes.rank_process import ProcessTable, RankProcess
+from aioelastic._supervision.exits import Ending, ExitCause, RankExit, failed_before_stop, is_failure, judge
+from aioelastic._supervision.ladder import Ladder, StopOrder
+
+logger = logging.getLogger("aioelastic")
+
+RankStarter = Callable[[int, Mapping[StreamName, int | None], Callable[[], None]], Awaitable[RankProcess]]
+"""Starts one rank with descriptors for its streams; the callback is called as soon as its exit is seen."""
+
+
+class GroupState(enum.Enum):
+    """Where a group stands."""
+
+    NEW = "not started"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """What a group is to be, checked.
+
+    Attributes:
+        name: A word for people.
+        nprocs: Number of ranks.
+        death_signal: What a rank gets first when the group ends.
+        shutdown_timeout: Seconds from there to SIGKILL.
+        drain_timeout: Seconds from a rank's exit to the end of its logs.
+        error_files: Rank -> path of its error file, or ``""``.
+        stderr_files: Rank -> path of its stderr log, or ``""``.
+    """
+
+    name: str
+    nprocs: int
+    death_signal: int
+    shutdown_timeout: float
+    drain_timeout: float
+    error_files: Mapping[int, str]
+    stderr_files: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOutcome:
+    """How a group ended.
+
+    Attributes:
+        exits: Rank -> its exit, in the order of the exits.
+        failures: Rank -> its failure, root cause first.
+        survivors: Rank -> pids that SIGKILL did not end.
+    """
+
+    exits: dict[int, RankExit] = field(default_factory=dict)
+    failures: dict[int, ProcessFailure] = field(default_factory=dict)
+    survivors: dict[int, list[int]] = field(default_factory=dict)
+
+
+class Group:
+    """A group of ranks, owned by a task of its own.
+
+    Args:
+        plan: What the group is to be.
+        logs: Its output, opened.
+        start_rank: Starts one of its ranks.
+        table: The system's processes.
+    """
+
+    def __init__(self, plan: GroupPlan, logs: GroupLogs, start_rank: RankStarter, table: ProcessTable) -> None:
+        loop = asyncio.get_running_loop()
+        self.outcome: asyncio.Future[GroupOutcome] = loop.create_future()
+        self.processes: dict[int, RankProcess] = {}
+        self._plan = plan
+        self._logs = logs
+        self._start_rank = start_rank
+        self._table = table
+        self._loop = loop
+        self._started: asyncio.Future[None] = loop.create_future()
+        self._stop: StopOrder | None = None
+        self._news = asyncio.Event()
+        self._failed = False
+        self._start_times: dict[int, float] = {}
+        self._seen_exits: dict[int, tuple[float, float]] = {}
+        self._endings: dict[int, Ending] = {}
+        self._sent: dict[int, set[int]] = {}
+        self._stopped_at: dict[int, float] = {}
+        self._owner = loop.create_task(self._own(), name=f"aioelastic: {plan.name}")
+
+    @property
+    def state(self) -> GroupState:
+        """Where the group stands."""
+        if self.outcome.done() and not self.outcome.cancelled() and self.outcome.exception() is None:
+            outcome = self.outcome.result()
+            if outcome.failures:
+                return GroupState.FAILED
+            done = len(outcome.exits) == self._plan.nprocs and all(
+                each.exitcode == 0 for each in outcome.exits.values()
+            )
+            return GroupState.SUCCEEDED if done else GroupState.STOPPED
+        if self._owner.done():
+            return GroupState.STOPPED
+        if not self._started.done():
+            return GroupState.STARTING
+        return GroupState.RUNNING if self._stop is None else GroupState.STOPPING
+
+    @property
+    def running(self) -> list[int]:
+        """The ranks whose exit has not been seen."""
+        return [rank for rank in self.processes if rank not in self._seen_exits]
+
+    @property
+    def troubles(self) -> dict[int, str]:
+        """What is to be said of ranks that did not simply succeed: rank -> words."""
+        exits = {rank: judge(ending) for rank, ending in self._endings.items()}
+        return {
+            rank: each.cause.value if each.cause is not ExitCause.ENDED else f"exited with {each.exitcode}"
+            for rank, each in exits.items()
+            if each.exitcode != 0
+        }
+
+    async def started(self) -> None:
+        """Wait until all ranks are started.
+
+        Raises:
+            RankStartError: One could not start, and nothing is left running.
+        """
+        await asyncio.wait([self._started])
+        if self._started.cancelled() or self._started.exception() is not None:
+            await settle(self._owner)
+        self._started.result()
+
+    def request_stop(self, number: int, grace: float) -> None:
+        """Have the group end: the signal now, SIGKILL after so many seconds; while it ends already, hurry that."""
+        deadline = self._loop.time() + (0 if number == signal.SIGKILL else grace)
+        if self._stop is None:
+            self._stop = StopOrder(number, deadline)
+            self._news.set()
+            return
+        self._stop.hurry(deadline)
+        if number not in {self._stop.signal, signal.SIGKILL}:
+            ladder = self._ladder()
+            ladder.send(number, ladder.survey())
+
+    async def stop(self, number: int, grace: float) -> None:
+        """Have the group end, and wait until its last process is gone and its logs are closed.
+
+        Cancellation turns it into an immediate SIGKILL; it still waits, then raises.
+        """
+        self.request_stop(number, grace)
+        try:
+            if not self._owner.done():
+                await asyncio.wait([self._owner])
+        except asyncio.CancelledError:
+            self.request_stop(signal.SIGKILL, 0)
+            await settle(self._owner)
+            raise
+
+    async def _own(self) -> None:
+        try:
+            if await self._start_all():
+                await self._supervise()
+        except BaseException as error:
+            # Only the end of the event loop cancels this task, and nobody will come back to it.
+            await self._abandon()
+            if not isinstance(error, asyncio.CancelledError) and not self.outcome.done():
+                self.outcome.set_exception(error)
+            raise
+        finally:
+            self._started.cancel()
+            self.outcome.cancel()
+
+    async def _start_all(self) -> bool:
+        """Start all ranks, or none: then the error is with those who wait for the start."""
+        for rank in range(self._plan.nprocs):
+            if self._stop is not None:
+                break
+            try:
+                with self._logs.handing_over(rank) as stdio:
+                    self._start_times[rank] = time.time()
+                    self.processes[rank] = await self._start_rank(rank, stdio, partial(self._see_exit, rank))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it goes to the caller, with nothing left behind
+                await self._abandon()
+                self._started.set_exception(error)
+                return False
+        self._started.set_result(None)
+        return True
+
+    async def _supervise(self) -> None:
+        async with anyio.create_task_group() as watchers:
+            for rank in self.processes:
+                watchers.start_soon(self._watch, rank)
+            while self._stop is None and not self._failed and len(self._endings) < len(self.processes):
+                self._news.clear()
+                await self._news.wait()
+            if self._stop is None:
+                deadline = self._loop.time() + self._plan.shutdown_timeout
+                self._stop = StopOrder(self._plan.death_signal, deadline)
+            survivors = await self._ladder().descend(self._stop)
+            with anyio.move_on_after(REAP_TIMEOUT):
+                while any(rank not in self._endings for rank in self.processes if rank not in survivors):
+                    self._news.clear()
+                    await self._news.wait()
+            watchers.cancel_scope.cancel()
+        for rank, pids in survivors.items():
+            logger.warning("rank %d: SIGKILL does not end %s (uninterruptible sleep?)", rank, pids)
+        await self._logs.drain(self._drain_deadlines())
+        self.outcome.set_result(await in_thread(self._explain, survivors))
+
+    async def _watch(self, rank: int) -> None:
+        status = await self.processes[rank].wait_status()
+        end_time, _ = self._seen_exits[rank]
+        self._endings[rank] = ending = Ending(
+            pid=self.processes[rank].pid,
+            status=status,
+            sent=frozenset(self._sent.get(rank, ())),
+            stopped_at=self._stopped_at.get(rank),
+            start_time=self._start_times[rank],
+            end_time=end_time,
+        )
+        self._failed = self._failed or is_failure(ending)
+        self._news.set()
+
+    def _see_exit(self, rank: int) -> None:
+        self._seen_exits[rank] = time.time(), self._loop.time()
+
+    def _ladder(self) -> Ladder:
+        return Ladder(list(self.processes.values()), self._table, self._note_signal)
+
+    def _note_signal(self, rank: int, number: int) -> None:
+        self._sent.setdefault(rank, set()).add(number)
+        self._stopped_at.setdefault(rank, time.time())
+
+    def _drain_deadlines(self) -> dict[int, float]:
+        now = self._loop.time()
+        return {rank: self._seen_exits.get(rank, (0, now))[1] + self._plan.drain_timeout for rank in self.processes}
+
+    async def _abandon(self) -> None:
+        """Kill what there is, at once, and close the logs; bounded."""
+        with anyio.CancelScope(shield=True):
+            await self._ladder().descend(StopOrder(signal.SIGKILL, self._loop.time()))
+            for process in self.processes.values():
+                with anyio.move_on_after(REAP_TIMEOUT):
+                    await process.wait_status()
+            await self._logs.drain({})
+
+    def _explain(self, survivors: dict[int, list[int]]) -> GroupOutcome:
+        """Judge the endings; reads error files and log ends (blocking)."""
+        # In the order in which the kernel reported the exits; the statuses can come in another one.
+        endings = {rank: self._endings[rank] for rank in self._seen_exits if rank in self._endings}
+        failures = {rank: self._failure(rank) for rank, ending in endings.items() if self._has_failed(rank, ending)}
+        return GroupOutcome(
+            exits={rank: judge(ending) for rank, ending in endings.items()},
+            failures=root_cause_first(failures),
+            survivors=survivors,
+        )
+
+    def _has_failed(self, rank: int, ending: Ending) -> bool:
+        if is_failure(ending) or not ending.sent or ending.status.code == 0:
+            return is_failure(ending)
+        found = read_error_file(self._plan.error_files.get(rank, ""))
+        return found is not None and found.subsecond and failed_before_stop(ending, found.timestamp)
+
+    def _failure(self, rank: int) -> ProcessFailure:
+        ending = self._endings[rank]
+        return ProcessFailure(
+            rank,
+            ending.pid,
+            ending.status.code,
+            self._plan.error_files.get(rank, ""),
+            stderr_file=self._plan.stderr_files.get(rank, ""),
+            started_at=ending.start_time,
+            exited_at=ending.end_time,
+        )

@@ -19,7 +19,7 @@ from aioelastic._logs.destinations import LogsDest
 from aioelastic._logs.group_logs import GroupLogs, StreamName
 from aioelastic._logs.lines import FilterEntry, check_filters
 from aioelastic._logs.routes import route_group
-from aioelastic._logs.specs import LogsSpecs, discard_unused
+from aioelastic._logs.specs import DefaultLogsSpecs, LogsSpecs, discard_unused
 from aioelastic._processes.command_line import group_size, require_ranks
 from aioelastic._processes.rank_process import RankProcess
 from aioelastic._processes.system_table import SystemTable
@@ -74,6 +74,7 @@ class PContext(ABC):
         self._starting: asyncio.Task[None] | None = None
         self._group: Group | None = None
         self._closed = False
+        self._dest: LogsDest | None = None
         self._result: RunProcsResult | None = None
 
     @property
@@ -188,6 +189,7 @@ class PContext(ABC):
             await asyncio.wait([self._starting])
         if self._group is not None:
             await self._group.stop(number, grace)
+            await self._tidy()
 
     async def __aenter__(self) -> Self:
         if self._starting is None:
@@ -263,6 +265,7 @@ class PContext(ABC):
         ranks = range(self.nprocs)
         self.stdouts = {rank: dest.stdouts.get(rank, "") or dest.tee_stdouts.get(rank, "") for rank in ranks}
         self.stderrs = {rank: dest.stderrs.get(rank, "") or dest.tee_stderrs.get(rank, "") for rank in ranks}
+        self._dest = dest
         self.error_files = {rank: dest.error_files.get(rank, "") for rank in ranks}
 
     async def _abort_start(self, starting: "asyncio.Task[None]") -> None:
@@ -273,6 +276,13 @@ class PContext(ABC):
         await settle(starting)
         if self._group is not None:
             await self._group.stop(signal.SIGKILL, 0)
+
+    async def _tidy(self) -> None:
+        """Leave no empty temporary directory behind, where no stream went to a file and no rank recorded an error."""
+        dest, self._dest = self._dest, None
+        logged = any(self.stdouts.values()) or any(self.stderrs.values())
+        if dest is not None and not logged and isinstance(self._logs_specs, DefaultLogsSpecs):
+            await in_thread(self._logs_specs.discard_temporary, dest)
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

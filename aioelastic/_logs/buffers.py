@@ -5,14 +5,13 @@ temporary one instead, which is used only while somebody is behind (`Spool`).
 """
 
 import asyncio
-import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from aioelastic._base.defaults import CHUNK_BYTES
-from aioelastic._base.threads import BlockingThreads
+from aioelastic._base.threads import BlockingThreads, Mailbox
 from aioelastic._logs.outlets import FileSink, Outlet
 
 
@@ -44,8 +43,8 @@ class StreamBuffer(Protocol):
 class _WrittenFile:
     """A file that is written by an outlet and read by position; the part both buffers share (a `Giver`)."""
 
-    def __init__(self, outlet: Outlet, descriptor: int, threads: BlockingThreads) -> None:
-        self.loop = asyncio.get_running_loop()
+    def __init__(self, outlet: Outlet, descriptor: int, threads: BlockingThreads, mailbox: Mailbox) -> None:
+        self.mailbox = mailbox
         self._callbacks: list[Callable[[], None]] = []
         self._outlet = outlet
         self._descriptor = descriptor
@@ -71,14 +70,9 @@ class _WrittenFile:
 
     async def close(self) -> None:
         """Write what is kept and close the file."""
-        closed = self.loop.create_future()
-
-        def on_closed() -> None:
-            with contextlib.suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(closed.cancel)
-
-        self._outlet.close(on_closed)
-        await asyncio.wait([closed])
+        closed = asyncio.Event()
+        self._outlet.close(lambda: self.mailbox.post(lambda _: closed.set(), None))
+        await closed.wait()
 
     async def _read(self, put_position: int, file_position: int) -> bytes:
         while put_position >= self._written and self._outlet.failure is None:
@@ -100,8 +94,9 @@ def open_spool() -> int:
 class RankFile(_WrittenFile):
     """The rank's own log file (`StreamBuffer`); it gets every byte, whoever else wants it."""
 
-    def __init__(self, descriptor: int, path: str, threads: BlockingThreads) -> None:
-        super().__init__(Outlet(FileSink(descriptor, f"log file {path!r}"), threads.submit), descriptor, threads)
+    def __init__(self, descriptor: int, path: str, threads: BlockingThreads, mailbox: Mailbox) -> None:
+        outlet = Outlet(FileSink(descriptor, f"log file {path!r}"), threads.submit)
+        super().__init__(outlet, descriptor, threads, mailbox)
         self._start = os.fstat(descriptor).st_size
 
     def keep(self, chunk: bytes, *, needed: bool) -> None:
@@ -118,9 +113,9 @@ class RankFile(_WrittenFile):
 class Spool(_WrittenFile):
     """A nameless file (`StreamBuffer`) that holds what somebody who fell behind has not read yet."""
 
-    def __init__(self, descriptor: int, threads: BlockingThreads) -> None:
+    def __init__(self, descriptor: int, threads: BlockingThreads, mailbox: Mailbox) -> None:
         self._sink = _SpoolSink(descriptor)
-        super().__init__(Outlet(self._sink, threads.submit), descriptor, threads)
+        super().__init__(Outlet(self._sink, threads.submit), descriptor, threads, mailbox)
         self._received = 0
         self._start = 0
 

@@ -9,7 +9,6 @@ must be in one hand, so that lines of different ranks, streams and groups are ne
 import contextlib
 import io
 import os
-import select
 import sys
 import threading
 from collections.abc import Callable, Hashable, Sequence
@@ -156,26 +155,11 @@ class _DescriptorSink:
         """Write after what the program itself has printed and not flushed yet."""
         with contextlib.suppress(OSError, ValueError):
             self._stream.flush()
-        _write_blocking(self._descriptor, pieces)
+        write_all(self._descriptor, pieces)
 
     def close(self) -> None:
         """Close our duplicate."""
         os.close(self._descriptor)
-
-
-def _write_blocking(descriptor: int, pieces: Sequence[bytes]) -> None:
-    """Write all, also where the program has made its console non-blocking (asyncio streams on stdout do)."""
-    poller = select.poll()
-    poller.register(descriptor, select.POLLOUT)
-    left = b"".join(pieces)
-    while left:
-        try:
-            write_all(descriptor, [left])
-        except BlockingIOError as error:
-            left = left[error.characters_written :]
-            poller.poll()
-        else:
-            return
 
 
 class _ObjectSink:

@@ -9,13 +9,14 @@ import asyncio
 from typing import Protocol
 
 from aioelastic._base.defaults import CHUNK_BYTES, PARTIAL_LINE_DELAY
+from aioelastic._base.threads import Mailbox
 from aioelastic._logs.buffers import StreamBuffer
 from aioelastic._logs.consoles import Console
 from aioelastic._logs.lines import Cut, LineCutter, LineFilter, prefixed
 from aioelastic._logs.outlets import Giver, Outlet
 
-_OUTSTANDING_LIMIT = 2 * CHUNK_BYTES
-"""Bytes a copy may have in its outlet before it counts as behind."""
+_OUTSTANDING_LIMIT = 16 * CHUNK_BYTES
+"""Bytes a copy may have in its outlet before it counts as behind; below 1 MiB a busy machine alone makes it so."""
 
 
 class CopyTarget(Protocol):
@@ -90,8 +91,9 @@ class FilterTarget:
 class StreamCopy:
     """One copy of one stream (a `Giver`)."""
 
-    def __init__(self, target: CopyTarget, cutter: LineCutter, buffer: StreamBuffer) -> None:
-        self.loop = asyncio.get_running_loop()
+    def __init__(self, target: CopyTarget, cutter: LineCutter, buffer: StreamBuffer, mailbox: Mailbox) -> None:
+        self.mailbox = mailbox
+        self._loop = asyncio.get_running_loop()
         self._target = target
         self._cutter = cutter
         self._buffer = buffer
@@ -115,7 +117,7 @@ class StreamCopy:
         if keeps_up:
             self._take(chunk)
         elif self._catching_up is None:
-            self._catching_up = self.loop.create_task(self._catch_up())
+            self._catching_up = self._loop.create_task(self._catch_up())
 
     def written(self, count: int) -> None:
         """Note that so many of our bytes have left the outlet."""
@@ -164,9 +166,9 @@ class StreamCopy:
         self._position += len(data)
         self._deliver(self._cutter.feed(data))
         if self._target.shows_partials:
-            self._last_taken = self.loop.time()
+            self._last_taken = self._loop.time()
             if self._silence is None and self._cutter.partial:
-                self._silence = self.loop.call_later(PARTIAL_LINE_DELAY, self._on_silence)
+                self._silence = self._loop.call_later(PARTIAL_LINE_DELAY, self._on_silence)
 
     def _deliver(self, cut: Cut) -> None:
         if cut.data:
@@ -177,14 +179,14 @@ class StreamCopy:
         self._silence = None
         if not self._cutter.partial:
             return
-        quiet = self.loop.time() - self._last_taken
+        quiet = self._loop.time() - self._last_taken
         if quiet < PARTIAL_LINE_DELAY:
-            self._silence = self.loop.call_later(PARTIAL_LINE_DELAY - quiet, self._on_silence)
+            self._silence = self._loop.call_later(PARTIAL_LINE_DELAY - quiet, self._on_silence)
             return
         self._deliver(self._cutter.take_partial())
 
     async def _some_room(self) -> None:
-        self._room = self.loop.create_future()
+        self._room = self._loop.create_future()
         try:
             await self._room
         finally:

@@ -10,7 +10,7 @@ from typing import Literal
 import anyio
 
 from aioelastic._base.defaults import PIPE_BYTES
-from aioelastic._base.threads import BlockingThreads, in_thread
+from aioelastic._base.threads import BlockingThreads, Mailbox, in_thread
 from aioelastic._errors.exceptions import RankStartError
 from aioelastic._logs.buffers import RankFile, Spool, open_spool
 from aioelastic._logs.consoles import Console, acquire_console
@@ -56,6 +56,7 @@ class GroupLogs:
         self._prefixes = prefixes
         self._filters = filters
         self._threads = BlockingThreads("aioelastic: log files", _THREADS)
+        self._mailbox = Mailbox()
         self._files: dict[tuple[int, StreamName], int] = {}
         self._filtered: dict[StreamName, Outlet] = {}
         self._consoles: dict[StreamName, Console] = {}
@@ -149,10 +150,12 @@ class GroupLogs:
                 fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, self._pipe_bytes)
         descriptor = self._files.pop((rank, stream))
         buffer: RankFile | Spool = (
-            RankFile(descriptor, route.file, self._threads) if route.file else Spool(descriptor, self._threads)
+            RankFile(descriptor, route.file, self._threads, self._mailbox)
+            if route.file
+            else Spool(descriptor, self._threads, self._mailbox)
         )
         copies = [
-            StreamCopy(target, LineCutter(terminal=terminal), buffer)
+            StreamCopy(target, LineCutter(terminal=terminal), buffer, self._mailbox)
             for target, terminal in self._targets(rank, stream, route)
         ]
         self._pumps.setdefault(rank, []).append(StreamPump(reading, buffer, copies))

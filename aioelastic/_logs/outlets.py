@@ -5,13 +5,15 @@ giver is told on its own loop how much of its bytes is written, so it can hold b
 An outlet whose destination fails is detached: it swallows what comes, counts it, and never fails its givers.
 """
 
-import asyncio
 import contextlib
 import logging
 import os
+import select
 import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
+
+from aioelastic._base.threads import Mailbox
 
 logger = logging.getLogger("aioelastic")
 
@@ -37,7 +39,7 @@ class Sink(Protocol):
 class Giver(Protocol):
     """Somebody who puts bytes into an outlet."""
 
-    loop: asyncio.AbstractEventLoop
+    mailbox: Mailbox
 
     def written(self, count: int) -> None:
         """Learn, on the giver's loop, that so many of its bytes have left the outlet (written or swallowed)."""
@@ -94,8 +96,7 @@ class Outlet:
             for giver, data in batch:
                 counts[giver] = counts.get(giver, 0) + len(data)
             for giver, count in counts.items():
-                with contextlib.suppress(RuntimeError):  # the giver's loop is closed
-                    giver.loop.call_soon_threadsafe(giver.written, count)
+                giver.mailbox.post(giver.written, count)
 
     def _write(self, pieces: list[bytes]) -> None:
         missed = sum(map(len, pieces))
@@ -148,7 +149,9 @@ class FileSink:
 
 
 def write_all(descriptor: int, pieces: Sequence[bytes]) -> None:
-    """Write pieces to a blocking descriptor.
+    """Write pieces to a descriptor, and wait where it takes no more at the moment.
+
+    A console can be non-blocking: a program with asyncio streams on its own stdout has made it so.
 
     Raises:
         OSError: The system refused; its ``characters_written`` says how many bytes came through before.
@@ -158,6 +161,11 @@ def write_all(descriptor: int, pieces: Sequence[bytes]) -> None:
     while left:
         try:
             count = os.writev(descriptor, left[:_WRITEV_LIMIT])
+        except BlockingIOError:
+            poller = select.poll()
+            poller.register(descriptor, select.POLLOUT)
+            poller.poll()
+            continue
         except OSError as error:
             raise _PartialWriteError(error, done) from error
         done += count

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from aioelastic._base.aliases import StrPath
+from aioelastic._base.ranks import is_rank
 from aioelastic._errors.exceptions import RanksError, SpecificationError, SpecificationTypeError
 from aioelastic._logs.destinations import (
     LogsDest,
@@ -24,7 +25,7 @@ from aioelastic._logs.destinations import (
     remove_if_empty,
     remove_unused,
 )
-from aioelastic._logs.std import Std, checked_streams, is_rank, to_map
+from aioelastic._logs.std import Std, checked_streams, to_map
 
 RUN_ID_VARIABLE: Final = "TORCHELASTIC_RUN_ID"
 """The variable of rank 0 that names the run, as in torch."""
@@ -211,6 +212,16 @@ class DefaultLogsSpecs(LogsSpecs):
         if self._log_dir == os.devnull:
             return _dropped(kept, tee)
         return _destinations(self._claim(envs.get(0, {}), kept), kept, tee)
+
+    def discard_temporary(self, dest: LogsDest) -> None:
+        """Remove what a group without logs has left empty in a temporary directory, and that directory.
+
+        Args:
+            dest: What `reify` gave for the group, which has ended.
+        """
+        if self._log_dir is None and self._temporary is not None:
+            discard_unused(dest)
+            remove_if_empty(self._temporary)
 
     def _claim(self, env: Mapping[str, Any], kept: Mapping[int, Std]) -> str:
         """Make an attempt's directory and remember where, so that the next attempt goes beside it."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from enum import STRICT, IntFlag
 from typing import Final
 
+from aioelastic._base.ranks import is_rank
 from aioelastic._errors.exceptions import RanksError, SpecificationError, SpecificationTypeError
 
 _FORM: Final = 'one digit of 0..3 for all ranks, as in "3", or rank:digit pairs, as in "0:3,1:0,12:1"'
@@ -113,11 +114,6 @@ def checked_streams(value_or_map: object, argument: str) -> Std | dict[int, Std]
     if isinstance(value_or_map, Mapping):
         return {rank: _mask(value, f"{argument}[{rank!r}]") for rank, value in value_or_map.items()}
     return _mask(value_or_map, argument)
-
-
-def is_rank(key: object, nprocs: int) -> bool:
-    """Tell whether a key of a map is a rank of the group; ``True`` equals 1 and is none."""
-    return isinstance(key, int) and not isinstance(key, bool) and 0 <= key < nprocs
 
 
 def _mask(value: object, argument: str) -> Std:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from aioelastic._base.aliases import EnvValue, StrPath
 from aioelastic._base.defaults import MAX_ARG_STRLEN
+from aioelastic._base.ranks import is_rank
 from aioelastic._errors.exceptions import RanksError, SpecificationError, SpecificationTypeError
 
 # The kernel counts pages, and some arm64 and POWER machines have them of 64 KiB.
@@ -41,8 +42,8 @@ def require_ranks(argument: str, mapping: object, nprocs: int, *, complete: bool
             f"{argument} must map ranks to values, as in {{0: ..., 1: ...}}, not be {type(mapping).__name__}"
         )
     # Not rank in mapping: True would pass for 1, and 1.0 as well.
-    ranks = {key for key in mapping if _is_rank(key, nprocs)}
-    extra = [key for key in mapping if not _is_rank(key, nprocs)]
+    ranks = {key for key in mapping if is_rank(key, nprocs)}
+    extra = [key for key in mapping if not is_rank(key, nprocs)]
     missing = sorted(set(range(nprocs)) - ranks) if complete else []
     if missing or extra:
         raise RanksError(argument, missing=missing, extra=extra, nprocs=nprocs)
@@ -232,10 +233,6 @@ def check_cwd(cwd: object) -> str | None:
         raise _os_error(errno.EACCES, path)
     # Not abspath: it drops "link/..", which is another directory where link is a symlink.
     return str(Path(path).absolute())
-
-
-def _is_rank(key: object, nprocs: int) -> bool:
-    return isinstance(key, int) and not isinstance(key, bool) and 0 <= key < nprocs
 
 
 def _arguments(args: object, local_rank: int) -> Iterator[Any]:

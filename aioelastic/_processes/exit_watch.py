@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import struct
-import time
 from collections.abc import Callable
 
 from aioelastic._processes.process_handles import handle_has_exited, open_handle
@@ -29,14 +28,9 @@ _PIDFD_INFO_EXIT = 1 << 3
 
 
 class ExitWatch:
-    """The exit of one child of ours.
-
-    Attributes:
-        ended_at: Wall-clock time at which the exit was seen (seconds since the epoch), or ``None`` before.
-    """
+    """The exit of one child of ours."""
 
     def __init__(self, process: asyncio.subprocess.Process, on_exit: Callable[[], None] | None) -> None:
-        self.ended_at: float | None = None
         self._process = process
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
@@ -67,7 +61,6 @@ class ExitWatch:
     def _see_exit(self) -> None:
         if self._seen.done():
             return
-        self.ended_at = time.time()
         self._seen.set_result(None)
         if self._handle is not None:
             handle, self._handle = self._handle, None

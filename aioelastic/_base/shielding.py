@@ -1,9 +1,17 @@
-"""Waiting for something bounded that must be over before anybody goes on."""
+"""What anyio is used for: waiting for something bounded that must be over before anybody goes on."""
 
 import asyncio
+import contextlib
+from importlib import import_module
 from typing import Any
 
 import anyio
+
+
+def load_backend() -> None:
+    """Import what anyio would import on its first use, 40 ms in the event loop; to be called in a thread before."""
+    with contextlib.suppress(ImportError):
+        import_module("anyio._backends._asyncio")
 
 
 async def settle(future: "asyncio.Future[Any]") -> None:

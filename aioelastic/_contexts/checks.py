@@ -23,6 +23,18 @@ def checked_seconds(argument: str, value: object) -> float:
     return float(value)
 
 
+def checked_limit(argument: str, value: object) -> float | None:
+    """Give a limit in seconds; ``None``, or a negative number as in torch, for none.
+
+    Raises:
+        SpecificationTypeError: It is no number.
+        SpecificationError: It is not a number at all (NaN).
+    """
+    if value is None:
+        return None
+    return None if isinstance(value, int | float) and value < 0 else checked_seconds(argument, value)
+
+
 def checked_signal(argument: str, value: object) -> int:
     """Give the number of a signal that a process can be sent.
 

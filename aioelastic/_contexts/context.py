@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from aioelastic._base.aliases import Environment
 from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, SHUTDOWN_TIMEOUT
-from aioelastic._base.shielding import settle
+from aioelastic._base.shielding import load_backend, settle
 from aioelastic._base.threads import in_thread
-from aioelastic._contexts.checks import checked_name, checked_prefixes, checked_seconds, checked_signal
+from aioelastic._contexts.checks import checked_limit, checked_name, checked_prefixes, checked_seconds, checked_signal
 from aioelastic._contexts.descriptors import check_descriptors
 from aioelastic._contexts.results import RunProcsResult
 from aioelastic._errors.exceptions import ContextStateError, SpecificationTypeError
@@ -61,6 +61,10 @@ class PContext(ABC):
         self.error_files: dict[int, str] = {}
         if not isinstance(logs_specs, LogsSpecs):
             raise SpecificationTypeError(f"logs_specs must be a LogsSpecs, not {type(logs_specs).__name__}")
+        for argument in ("redirects", "tee", "local_ranks_filter"):
+            streams = getattr(logs_specs, argument)
+            if isinstance(streams, Mapping | frozenset):
+                require_ranks(argument, dict.fromkeys(streams), self.nprocs, complete=False)
         self._entrypoint = entrypoint
         self._args = dict(args)
         self._envs: dict[int, Environment] = {rank: dict((envs or {}).get(rank, {})) for rank in range(self.nprocs)}
@@ -145,11 +149,10 @@ class PContext(ABC):
             >>> asyncio.run(main())
             0
         """
-        if timeout is not None:
-            timeout = checked_seconds("timeout", max(timeout, 0)) if timeout >= 0 else None
+        limit = checked_limit("timeout", timeout)
         group = self._running_group("wait()")
-        if not group.outcome.done() and timeout != 0:
-            await asyncio.wait([group.outcome], timeout=timeout)
+        if not group.outcome.done() and limit != 0:
+            await asyncio.wait([group.outcome], timeout=limit)
         if not group.outcome.done():
             return None
         if group.outcome.cancelled():
@@ -220,6 +223,7 @@ class PContext(ABC):
         """Start one rank, with the given descriptors as its stdout and stderr (``None``: inherit)."""
 
     async def _start(self) -> None:
+        await in_thread(load_backend)
         await in_thread(self._prepare)
         dest = await in_thread(self._logs_specs.reify, {rank: dict(env) for rank, env in self._envs.items()})
         try:

@@ -1,0 +1,59 @@
+"""What the documentation shows is true: every example runs as printed."""
+
+import doctest
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in (ROOT / "aioelastic").rglob("*.py")
+    if path.parent.name != "_child"
+)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_docstring_examples_run_as_printed(module: str) -> None:
+    """The examples of a module's docstrings give what they say."""
+    failed, _ = doctest.testmod(importlib.import_module(module))
+
+    assert failed == 0
+
+
+def test_the_readmes_first_program_does_what_it_says(tmp_path: Path) -> None:
+    """The ten lines of the README print each rank's line and the failure."""
+    found = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert found is not None
+    program = found[1].replace("/tmp/hello", str(tmp_path))
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+
+    lines = done.stdout.splitlines()
+    assert sorted(lines[:3]) == [f"[hello{rank}]:hello from {rank}" for rank in range(3)]
+    assert lines[3:] == ["{2: 1}"]
+
+
+def test_the_quickstart_shows_success_and_root_cause(tmp_path: Path) -> None:
+    """The quickstart's first group succeeds, its second one names rank 2 as the root cause."""
+    command = [sys.executable, str(ROOT / "docs" / "examples" / "quickstart.py")]
+
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=100, env={"PATH": "/bin", "TMPDIR": str(tmp_path)}
+    )
+
+    assert "All 4 ranks succeeded" in done.stdout
+    assert re.search(r"^\[reader\d\]:\d+ functions in", done.stdout, re.MULTILINE)
+    assert "Root cause: rank 2" in done.stdout
+    assert "FileNotFoundError: rank 2 found no Python sources" in done.stdout
+    assert "Stopped because of that: 3 ranks" in done.stdout
+
+
+def test_every_file_the_readme_points_to_is_there() -> None:
+    """No link of the README leads nowhere."""
+    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text()):
+        assert (ROOT / target).exists(), target

@@ -147,7 +147,7 @@ def _text_of(e: BaseException) -> str:
     name = type(e).__name__
     try:
         text = str(e)
-    except Exception as error:  # noqa: BLE001 - a broken __str__ is recorded, not raised
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - recorded, not raised: the rank would end with 0
         return f"{name}: <its str() failed with {type(error).__name__}>"
     return f"{name}: {text}" if text else name
 

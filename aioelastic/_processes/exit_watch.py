@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from aioelastic._processes.process_handles import handle_has_exited, open_handle
 from aioelastic._processes.rank_process import ExitStatus
+from aioelastic._processes.usage import Usage, usage_of_zombie
 
 _STATUS_TIMEOUT = 1.0
 """Seconds for the loop's own watcher to give the status of a process that has exited."""
@@ -37,6 +38,7 @@ class ExitWatch:
         self._seen: asyncio.Future[None] = self._loop.create_future()
         self._status: ExitStatus | None = None
         self._kernel_code: int | None = None
+        self._usage: Usage | None = None
         self._handle = _open_own_child(process.pid)
         if self._handle is not None:
             self._loop.add_reader(self._handle, self._see_exit)
@@ -55,7 +57,7 @@ class ExitWatch:
             await self._process.wait()
             self._see_exit()
         if self._status is None:
-            self._status = _judge(await self._loop_code(), self._kernel_code)
+            self._status = _judge(await self._loop_code(), self._kernel_code, self._usage)
         return self._status
 
     def _see_exit(self) -> None:
@@ -65,6 +67,7 @@ class ExitWatch:
         if self._handle is not None:
             handle, self._handle = self._handle, None
             self._loop.remove_reader(handle)
+            self._usage = usage_of_zombie(handle)
             self._kernel_code = _kernel_exit_code(handle)
             os.close(handle)
         if self._on_exit is not None:
@@ -79,12 +82,12 @@ class ExitWatch:
         return self._process.returncode
 
 
-def _judge(loop_code: int | None, kernel_code: int | None) -> ExitStatus:
+def _judge(loop_code: int | None, kernel_code: int | None, usage: Usage | None) -> ExitStatus:
     if kernel_code is None:
         # Before Linux 6.15 nobody can tell an exit of 255 from asyncio's stand-in.
-        return ExitStatus(code=loop_code, reaped_elsewhere=loop_code is None)
+        return ExitStatus(code=loop_code, reaped_elsewhere=loop_code is None, usage=usage)
     taken = loop_code is None or (loop_code == _ASYNCIO_UNKNOWN and kernel_code != loop_code)
-    return ExitStatus(code=kernel_code, reaped_elsewhere=taken)
+    return ExitStatus(code=kernel_code, reaped_elsewhere=taken, usage=usage)
 
 
 def _open_own_child(pid: int) -> int | None:

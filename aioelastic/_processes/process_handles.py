@@ -60,4 +60,4 @@ def signal_member(pid: int, session: int, number: int) -> None:
         if handle is None:
             os.kill(pid, number)
         else:
-            signal.pidfd_send_signal(handle, signal.Signals(number))
+            signal.pidfd_send_signal(handle, number)

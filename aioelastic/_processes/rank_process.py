@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from aioelastic._processes.usage import Usage
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitStatus:
@@ -13,10 +15,12 @@ class ExitStatus:
         code: The exit code, minus the signal's number for a death by signal, or ``None`` where another part of the
             program took the status and the kernel kept no copy.
         reaped_elsewhere: Another part of the program reaped the process.
+        usage: What it has used, where the exit was seen before it was reaped.
     """
 
     code: int | None
     reaped_elsewhere: bool = False
+    usage: Usage | None = None
 
 
 class RankProcess(Protocol):

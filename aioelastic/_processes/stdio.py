@@ -23,8 +23,12 @@ def stdio_argument(number: int, descriptor: int | None, opened: contextlib.ExitS
         return descriptor
     try:
         mode = os.fstat(number).st_mode
+        is_standard = os.get_inheritable(number)
     except OSError:
-        # Closed in the supervisor: the rank's next open file would become its stdout.
+        is_standard = False
+    if not is_standard:
+        # Closed in the supervisor, and perhaps a file or socket of its own by now. Without any, the next file that the
+        # rank opens would become its stdout.
         return asyncio.subprocess.DEVNULL
     if os.get_blocking(number) or not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
         return None

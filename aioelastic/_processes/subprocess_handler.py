@@ -9,16 +9,20 @@ from typing import Any
 
 from aioelastic._base.aliases import Environment, StrPath
 from aioelastic._base.defaults import DEATH_SIGNAL
+from aioelastic._base.shielding import settle
 from aioelastic._base.threads import in_thread
 from aioelastic._errors.exceptions import RankStartError, SpecificationError
 from aioelastic._logs.files import open_log
-from aioelastic._processes.command_line import command_line, find_command, rank_environment
+from aioelastic._processes.command_line import command_line, find_command, has_known_format, rank_environment
 from aioelastic._processes.exit_watch import ExitWatch
 from aioelastic._processes.process_handles import signal_member
 from aioelastic._processes.rank_process import ExitStatus
 from aioelastic._processes.signal_state import exec_outcome, exec_step
 from aioelastic._processes.stdio import stdio_argument
 from aioelastic._processes.system_table import SystemTable
+
+_SPAWN_CANCEL_TIMEOUT = 0.5
+"""Seconds for asyncio to see the exit of a process that it has killed because its start was cancelled."""
 
 
 class SubprocessHandler:
@@ -142,21 +146,25 @@ async def get_subprocess_handler(
     environment = rank_environment(os.environ, env, local_rank_id)
     with contextlib.ExitStack() as opened:
         try:
-            find_command(command[0], environment, None)
+            doubtful = not has_known_format(find_command(command[0], environment, None))
             descriptors = [await _opened(path, opened) for path in (stdout, stderr)]
         except OSError as error:
             raise RankStartError(local_rank_id, command, None, error) from error
         start = asyncio.ensure_future(
-            start_command(command, environment, local_rank=local_rank_id, stdout=descriptors[0], stderr=descriptors[1])
+            start_command(
+                command,
+                environment,
+                local_rank=local_rank_id,
+                stdout=descriptors[0],
+                stderr=descriptors[1],
+                doubtful=doubtful,
+            )
         )
         try:
             return await asyncio.shield(start)
         except asyncio.CancelledError:
             # A spawn that is cancelled half-way can lose its process: let it finish, then kill what it gave.
-            await asyncio.wait([start])
-            if not start.cancelled() and start.exception() is None:
-                start.result().close(signal.SIGKILL)
-                await start.result().wait()
+            await settle(asyncio.ensure_future(_undo(start)))
             raise
 
 
@@ -169,6 +177,7 @@ async def start_command(
     stdout: int | None = None,
     stderr: int | None = None,
     on_exit: Callable[[], None] | None = None,
+    doubtful: bool = False,
 ) -> SubprocessHandler:
     """Start a checked command as a rank.
 
@@ -180,19 +189,20 @@ async def start_command(
         stdout: Descriptor to hand over (the caller closes its own), or ``None`` to inherit.
         stderr: The same for standard error.
         on_exit: Called on the loop as soon as the exit is seen, before anything else is done about it.
+        doubtful: The kernel may refuse the program's format.
 
     Raises:
         RankStartError: The system refused.
     """
     with contextlib.ExitStack() as opened:
         try:
-            step = exec_step(command, environment)
+            step = exec_step(command, environment, doubtful=doubtful)
             if step is not None:
                 opened.callback(os.close, step.report)
             with contextlib.ExitStack() as handed:
                 if step is not None:
                     handed.callback(os.close, step.status)
-                process = await asyncio.create_subprocess_exec(
+                process = await _spawn(
                     *(command if step is None else step.command),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=stdio_argument(1, stdout, handed),
@@ -204,18 +214,66 @@ async def start_command(
                 )
             handler = SubprocessHandler(process, local_rank, _global_rank(environment), on_exit=on_exit)
             if step is not None:
-                await exec_outcome(step.report)
+                await _become_command(handler, step.report)
         except OSError as error:
             raise RankStartError(local_rank, command, cwd, error) from error
     return handler
 
 
+async def _spawn(*command: str, **options: Any) -> asyncio.subprocess.Process:
+    """Start a process, or none: cancelled half-way (the end of the event loop), it ends too.
+
+    asyncio kills a process whose start is cancelled, then waits for its exit. The end of the loop has also cancelled
+    the task that would let it see that exit, so it waits for ever (https://github.com/python/cpython/issues/125502);
+    a second cancellation ends that.
+    """
+    spawning = asyncio.ensure_future(asyncio.create_subprocess_exec(*command, **options))
+    try:
+        return await asyncio.shield(spawning)
+    except asyncio.CancelledError:
+        await settle(asyncio.ensure_future(_undo_spawn(spawning)))
+        raise
+
+
+async def _undo_spawn(spawning: "asyncio.Future[asyncio.subprocess.Process]") -> None:
+    while not spawning.done():
+        spawning.cancel()
+        await asyncio.wait([spawning], timeout=_SPAWN_CANCEL_TIMEOUT)
+    if not spawning.cancelled() and spawning.exception() is None:
+        process = spawning.result()
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _become_command(handler: SubprocessHandler, report: int) -> None:
+    """Wait until the exec step has become the command, or leave no process."""
+    try:
+        await exec_outcome(report)
+    except BaseException:
+        handler.signal_group(signal.SIGKILL, ())
+        await settle(asyncio.ensure_future(handler.wait()))
+        raise
+
+
+async def _undo(start: "asyncio.Future[SubprocessHandler]") -> None:
+    await asyncio.wait([start])
+    if not start.cancelled() and start.exception() is None:
+        start.result().close(signal.SIGKILL)
+        await start.result().wait()
+
+
 async def _opened(path: StrPath | None, opened: contextlib.ExitStack) -> int | None:
     if path is None:
         return None
-    descriptor = await in_thread(open_log, os.fspath(path))
-    opened.callback(os.close, descriptor)
-    return descriptor
+    opening = asyncio.ensure_future(in_thread(open_log, os.fspath(path)))
+    try:
+        await settle(opening)
+    finally:
+        # Also for a cancelled caller: the thread opens the file all the same.
+        if not opening.cancelled() and opening.exception() is None:
+            opened.callback(os.close, opening.result())
+    return opening.result()
 
 
 def _global_rank(environment: Mapping[str, str]) -> int | None:

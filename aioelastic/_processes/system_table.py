@@ -4,10 +4,8 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Collection, Mapping
-from functools import partial
 from itertools import islice
 
-import anyio.to_thread
 import psutil
 
 from aioelastic._processes.process_handles import handle_has_exited, member_handle, open_handle
@@ -15,8 +13,8 @@ from aioelastic._processes.process_handles import handle_has_exited, member_hand
 _WATCHED_AT_ONCE = 64
 """Members awaited in one go: a group of thousands must not need as many descriptors to close."""
 
-_PSUTIL_WAIT = 0.5
-"""Seconds of one wait where processes cannot be held by handle."""
+_LOOK_AGAIN = 0.05
+"""Seconds between two looks where processes cannot be held by handle (macOS, no descriptors left)."""
 
 
 class SystemTable:
@@ -29,8 +27,14 @@ class SystemTable:
         members are gone, and the number came to a stranger that opened a session of its own. Then the leader's number
         is alive although our leader has exited, and the session is left alone.
         """
+        try:
+            pids = psutil.pids()
+        except OSError:
+            # No descriptor left to read /proc with. The leaders can be asked and their groups reached without, and
+            # each one that ends gives back the descriptors with which the next look is a full one.
+            return {leader: [leader] for leader, has_exited in leaders.items() if not has_exited}
         found: dict[int, list[int]] = {}
-        for pid in psutil.pids():
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 session = os.getsid(pid)
                 if session in leaders and _is_alive(pid, session):
@@ -44,19 +48,21 @@ class SystemTable:
         """Wait until the first few of the processes have ended."""
         handles: dict[int, asyncio.Future[None]] = {}
         loop = asyncio.get_running_loop()
-        batch = list(islice(pids, _WATCHED_AT_ONCE))
+        unheld = False
         try:
-            for pid in batch:
+            for pid in islice(pids, _WATCHED_AT_ONCE):
                 with contextlib.suppress(ProcessLookupError):
                     handle = open_handle(pid)
                     if handle is None:
+                        unheld = True
                         break
                     handles[handle] = gone = loop.create_future()
                     loop.add_reader(handle, _set_gone, loop, handle, gone)
             if handles:
                 await asyncio.wait(handles.values())
-            elif batch:
-                await _wait_with_psutil(batch)
+            elif unheld:
+                # Not psutil's wait: it would reap our children, and their statuses would be lost to asyncio.
+                await asyncio.sleep(_LOOK_AGAIN)
         finally:
             for handle in handles:
                 loop.remove_reader(handle)
@@ -71,6 +77,8 @@ def _is_alive(pid: int, session: int) -> bool:
             return psutil.Process(pid).status() not in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
         except psutil.Error:
             return False
+        except OSError:
+            return True  # No descriptor left to ask with; getsid has just found it.
 
 
 def _set_gone(loop: asyncio.AbstractEventLoop, handle: int, gone: "asyncio.Future[None]") -> None:
@@ -78,12 +86,3 @@ def _set_gone(loop: asyncio.AbstractEventLoop, handle: int, gone: "asyncio.Futur
     loop.remove_reader(handle)
     if not gone.done():
         gone.set_result(None)
-
-
-async def _wait_with_psutil(pids: list[int]) -> None:
-    processes = []
-    for pid in pids:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            processes.append(psutil.Process(pid))
-    wait = partial(psutil.wait_procs, processes, timeout=_PSUTIL_WAIT)
-    await anyio.to_thread.run_sync(wait, abandon_on_cancel=True)

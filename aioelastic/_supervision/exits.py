@@ -35,8 +35,10 @@ class RankExit:
         cause: Why it ended.
         start_time: When it was started (seconds since the epoch).
         end_time: When its exit was seen (seconds since the epoch).
-        peak_memory: Largest resident size (bytes), or ``None`` where it is not known.
-        cpu_time: Processor time of the rank and the children it waited for (seconds), or ``None`` where not known.
+        peak_memory: Largest resident size of the rank or of a child it waited for (bytes), or ``None`` where it is not
+            known: on Linux it is, unless somebody else reaps the rank before the supervisor can look, as the threads
+            of asyncio in Python 3.11 mostly do.
+        cpu_time: Processor time of the rank and the children it waited for (seconds), or ``None`` in the same cases.
         reaped_elsewhere: Another part of the program reaped it (``os.wait()``, a handler of SIGCHLD).
     """
 
@@ -76,6 +78,7 @@ def judge(ending: Ending) -> RankExit:
     """Say what an ending means."""
     code = ending.status.code
     died_of = -code if code is not None and code < 0 else None
+    usage = ending.status.usage
     return RankExit(
         pid=ending.pid,
         exitcode=code,
@@ -83,6 +86,8 @@ def judge(ending: Ending) -> RankExit:
         cause=_cause(code, died_of, ending.sent),
         start_time=ending.start_time,
         end_time=ending.end_time,
+        peak_memory=None if usage is None else usage.peak_memory,
+        cpu_time=None if usage is None else usage.cpu_time,
         reaped_elsewhere=ending.status.reaped_elsewhere,
     )
 
@@ -100,14 +105,16 @@ def is_failure(ending: Ending) -> bool:
     return not ending.sent and ending.status.code != 0
 
 
-def failed_before_stop(ending: Ending, recorded_at: float | None) -> bool:
+def failed_before_stop(ending: Ending, recorded_at: float, precision: float) -> bool:
     """Tell whether a rank that we stopped had failed before, by the time in its error file.
 
     A rank can have raised its exception and still hang in its exit handlers when the group is stopped; or raise it
-    because it is stopped. The time tells the two apart.
+    because it is stopped. The time tells the two apart; a file from before the rank's start is somebody else's.
 
     Args:
         ending: The rank's end.
-        recorded_at: Exact time of its error file's record (seconds since the epoch), or ``None``.
+        recorded_at: Time of its error file's record (seconds since the epoch), rounded down.
+        precision: How much that can be earlier than the true time: a second for files of torch's, 0 for ours.
     """
-    return ending.stopped_at is not None and recorded_at is not None and recorded_at < ending.stopped_at
+    latest = recorded_at + precision
+    return ending.stopped_at is not None and ending.start_time <= latest < ending.stopped_at

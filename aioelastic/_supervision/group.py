@@ -110,6 +110,7 @@ class Group:
         self._stop: StopOrder | None = None
         self._news = asyncio.Event()
         self._failed = False
+        self._gone = False
         self._start_times: dict[int, float] = {}
         self._seen_exits: dict[int, tuple[float, float]] = {}
         self._endings: dict[int, Ending] = {}
@@ -124,8 +125,9 @@ class Group:
             outcome = self.outcome.result()
             if outcome.failures:
                 return GroupState.FAILED
+            # A rank that left politely when it was stopped has 0 as well, and has not done its work.
             done = len(outcome.exits) == self._plan.nprocs and all(
-                each.exitcode == 0 for each in outcome.exits.values()
+                each.exitcode == 0 and each.cause is not ExitCause.STOPPED for each in outcome.exits.values()
             )
             return GroupState.SUCCEEDED if done else GroupState.STOPPED
         if self._owner.done():
@@ -162,6 +164,9 @@ class Group:
 
     def request_stop(self, number: int, grace: float) -> None:
         """Have the group end: the signal now, SIGKILL after so many seconds; while it ends already, hurry that."""
+        if self._gone:
+            # The ranks' numbers are free by now: what has one of them could be a stranger, or a stranger's session.
+            return
         deadline = self._loop.time() + (0 if number == signal.SIGKILL else grace)
         if self._stop is None:
             self._stop = StopOrder(number, deadline)
@@ -226,14 +231,12 @@ class Group:
             if self._stop is None:
                 deadline = self._loop.time() + self._plan.shutdown_timeout
                 self._stop = StopOrder(self._plan.death_signal, deadline)
-            survivors = await self._ladder().descend(self._stop)
+            survivors = await self._descend(self._stop)
             with anyio.move_on_after(REAP_TIMEOUT):
                 while any(rank not in self._endings for rank in self.processes if rank not in survivors):
                     self._news.clear()
                     await self._news.wait()
             watchers.cancel_scope.cancel()
-        for rank, pids in survivors.items():
-            logger.warning("rank %d: SIGKILL does not end %s (uninterruptible sleep?)", rank, pids)
         await self._logs.drain(self._drain_deadlines())
         self.outcome.set_result(await in_thread(self._explain, survivors))
 
@@ -250,6 +253,13 @@ class Group:
         )
         self._failed = self._failed or is_failure(ending)
         self._news.set()
+
+    async def _descend(self, order: StopOrder) -> dict[int, list[int]]:
+        survivors = await self._ladder().descend(order)
+        self._gone = True
+        for rank, pids in survivors.items():
+            logger.warning("rank %d: SIGKILL does not end %s (uninterruptible sleep?)", rank, pids)
+        return survivors
 
     def _see_exit(self, rank: int) -> None:
         self._seen_exits[rank] = time.time(), self._loop.time()
@@ -268,9 +278,10 @@ class Group:
     async def _abandon(self) -> None:
         """Kill what there is, at once, and close the logs; bounded."""
         with anyio.CancelScope(shield=True):
-            await self._ladder().descend(StopOrder(signal.SIGKILL, self._loop.time()))
-            for process in self.processes.values():
-                with anyio.move_on_after(REAP_TIMEOUT):
+            if not self._gone:
+                await self._descend(StopOrder(signal.SIGKILL, self._loop.time()))
+            with anyio.move_on_after(REAP_TIMEOUT):
+                for process in self.processes.values():
                     await process.wait_status()
             await self._logs.drain({})
 
@@ -289,7 +300,9 @@ class Group:
         if is_failure(ending) or not ending.sent or ending.status.code == 0:
             return is_failure(ending)
         found = read_error_file(self._plan.error_files.get(rank, ""))
-        return found is not None and found.subsecond and failed_before_stop(ending, found.timestamp)
+        if found is None or found.timestamp is None:
+            return False
+        return failed_before_stop(ending, found.timestamp, 0 if found.subsecond else 1)
 
     def _failure(self, rank: int) -> ProcessFailure:
         ending = self._endings[rank]

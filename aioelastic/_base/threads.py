@@ -61,7 +61,7 @@ class BlockingThreads:
         def call() -> None:
             try:
                 result = function(*args)
-            except Exception as error:  # noqa: BLE001 - handed to whoever awaits the future
+            except BaseException as error:  # noqa: BLE001 - handed to whoever awaits the future
                 _tell(loop, _fail, outcome, error)
             else:
                 _tell(loop, _succeed, outcome, result)
@@ -72,6 +72,8 @@ class BlockingThreads:
     async def close(self) -> None:
         """Let the threads end after what was submitted, and wait for those that are not stuck in a call."""
         last_ended = asyncio.Event()
+        # What was submitted in this turn of the loop has no thread yet.
+        self._wake()
         with self._ready:
             self._closing = True
             self._on_last_ended = partial(_tell, asyncio.get_running_loop(), last_ended.set)
@@ -84,19 +86,27 @@ class BlockingThreads:
         while self._ended:
             self._ended.popleft().join(_JOIN_TIMEOUT)
 
+    def reopen(self) -> None:
+        """Take a `close` back: from here on an idle thread stays."""
+        with self._ready:
+            self._closing = False
+            self._on_last_ended = None
+
     def _wake(self) -> None:
         self._waking = False
         with self._ready:
-            if self._calls and self._idle:
+            if not self._calls:
+                return
+            if self._idle:
                 self._ready.notify()
-            elif self._calls and not self._threads:
+            elif not self._threads:
                 self._add_thread()
-            elif self._calls:
-                self._watch_progress()
+            # In any case: the thread that was woken may be stuck in the first of several calls.
+            self._watch_progress()
 
     def _watch_progress(self) -> None:
         """Come back in a moment and see whether the waiting calls are being worked on."""
-        if not self._watching:
+        if not self._watching and len(self._threads) < self._limit:
             self._watching = True
             asyncio.get_running_loop().call_later(_STUCK_AFTER, self._help_if_stuck, self._finished)
 
@@ -110,6 +120,8 @@ class BlockingThreads:
             self._watch_progress()
 
     def _add_thread(self) -> None:
+        # Those that have ended are past their last line by now; only close() has to wait for that.
+        self._ended.clear()
         thread = threading.Thread(target=self._work, name=self._name, daemon=True)
         self._threads.add(thread)
         thread.start()
@@ -119,22 +131,29 @@ class BlockingThreads:
             call()
             del call
             self._finished += 1
-        with self._ready:
-            thread = threading.current_thread()
-            self._threads.discard(thread)
-            self._ended.append(thread)
-            if not self._threads and self._on_last_ended is not None:
-                self._on_last_ended()
 
     def _next_call(self) -> Callable[[], None] | None:
-        with contextlib.suppress(IndexError):
-            return self._calls.popleft()
-        with self._ready:
-            self._idle += 1
-            while not self._calls and not self._closing:
+        while True:
+            # Without the lock: that would cost a fight for it per call. So another thread may always be faster.
+            with contextlib.suppress(IndexError):
+                return self._calls.popleft()
+            with self._ready:
+                if self._calls:
+                    continue
+                if self._closing:
+                    # Within the same lock: a call that comes now must find no thread, or one that will take it.
+                    self._retire()
+                    return None
+                self._idle += 1
                 self._ready.wait()
-            self._idle -= 1
-            return self._calls.popleft() if self._calls else None
+                self._idle -= 1
+
+    def _retire(self) -> None:
+        thread = threading.current_thread()
+        self._threads.discard(thread)
+        self._ended.append(thread)
+        if not self._threads and self._on_last_ended is not None:
+            self._on_last_ended()
 
 
 class Mailbox:
@@ -178,9 +197,15 @@ def _succeed(future: "asyncio.Future[T]", result: T) -> None:
         future.set_result(result)
 
 
-def _fail(future: "asyncio.Future[T]", error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
+def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
+    if future.done():
+        return
+    if isinstance(error, StopIteration):
+        # A future refuses it: it would end the generator below the coroutine that awaits it.
+        wrapped = RuntimeError("the call raised StopIteration")
+        wrapped.__cause__ = error
+        error = wrapped
+    future.set_exception(error)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[[*Ts], object], *args: *Ts) -> None:

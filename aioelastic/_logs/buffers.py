@@ -69,18 +69,25 @@ class _WrittenFile:
         self._callbacks.append(callback)
 
     async def close(self) -> None:
-        """Write what is kept and close the file."""
+        """Write what is kept and close the file; a file that is stuck is left to its thread on cancellation."""
         closed = asyncio.Event()
         self._outlet.close(lambda: self.mailbox.post(lambda _: closed.set(), None))
-        await closed.wait()
+        try:
+            await closed.wait()
+        except asyncio.CancelledError:
+            await self._outlet.abandon()
+            raise
 
     async def _read(self, put_position: int, file_position: int) -> bytes:
-        while put_position >= self._written and self._outlet.failure is None:
+        """Read what was put at a position, from where it is in the file, once the file has it."""
+        while put_position >= self._outlet.delivered and self._outlet.failure is None:
             progress = asyncio.Event()
             self.call_when_written(progress.set)
             await progress.wait()
+        # Not simply to the file's end: a sink that failed may read as anything (/dev/full as zeros).
+        count = min(CHUNK_BYTES, self._outlet.delivered - put_position)
         try:
-            return await self._threads.run(os.pread, self._descriptor, CHUNK_BYTES, file_position)
+            return await self._threads.run(os.pread, self._descriptor, count, file_position) if count > 0 else b""
         except OSError:
             return b""
 
@@ -117,23 +124,60 @@ class Spool(_WrittenFile):
         self._sink = _SpoolSink(descriptor)
         super().__init__(Outlet(self._sink, threads.submit), descriptor, threads, mailbox)
         self._received = 0
-        self._start = 0
+        self._front = 0
+        self._put_before = 0
 
     def keep(self, chunk: bytes, *, needed: bool) -> None:
         """Put the bytes into the file if somebody is behind; otherwise begin anew at its front."""
+        self._received += len(chunk)
         if needed:
             self._put += len(chunk)
             self._outlet.put(self, chunk)
-        self._received += len(chunk)
-        if not needed:
-            # Nobody is behind, so all that was put is written and read: the space can be used again.
-            self._start = self._received
-            self._put = self._written = 0
+        else:
+            # Nobody is behind, so all that was put is written and read: the space can be used again. What was put
+            # goes on being counted: the news of the last write may still be on its way here.
+            self._front = self._received
+            self._put_before = self._put
             self._sink.position = 0
 
     async def read(self, position: int) -> bytes:
         """Give bytes from a position of the stream on."""
-        return await self._read(position - self._start, position - self._start)
+        place = position - self._front
+        return await self._read(self._put_before + place, place)
+
+
+class SpooledFile:
+    """A log file that cannot be read back (`StreamBuffer`), and a spool beside it for those who fall behind.
+
+    It is no regular file, or other streams write into it as well.
+    """
+
+    def __init__(self, file: RankFile, spool: Spool) -> None:
+        self._file = file
+        self._spool = spool
+
+    @property
+    def backlog(self) -> int:
+        """Bytes kept in memory, not written yet."""
+        return max(self._file.backlog, self._spool.backlog)
+
+    def keep(self, chunk: bytes, *, needed: bool) -> None:
+        """Put the bytes into the file, and into the spool if somebody is behind."""
+        self._file.keep(chunk, needed=needed)
+        self._spool.keep(chunk, needed=needed)
+
+    async def read(self, position: int) -> bytes:
+        """Give bytes from a position of the stream on."""
+        return await self._spool.read(position)
+
+    def call_when_written(self, callback: Callable[[], None]) -> None:
+        """Call back once when more of what the slower one keeps is written."""
+        slower = max(self._file, self._spool, key=lambda each: each.backlog)
+        slower.call_when_written(callback)
+
+    async def close(self) -> None:
+        """Write what is kept and close both."""
+        await asyncio.gather(self._file.close(), self._spool.close())
 
 
 class _SpoolSink(FileSink):

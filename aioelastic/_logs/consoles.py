@@ -11,7 +11,7 @@ import io
 import os
 import sys
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Literal, TextIO
 
 from aioelastic._base.threads import BlockingThreads
@@ -20,22 +20,28 @@ from aioelastic._logs.outlets import Giver, Outlet, Sink, write_all
 _consoles: dict[Hashable, "Console"] = {}
 _registry_lock = threading.Lock()
 
+_NOBODY = object()
+"""Stands for a giver that has left a line open and is gone."""
+
 
 class Console:
     """One console, shared by all that write to it.
 
     Attributes:
         terminal: A person may be looking: cursor movements matter, control characters are dangerous.
+        users: How many groups' streams use it.
+        streams: The program's own text files that lead there; what they hold comes before what is shown.
     """
 
-    def __init__(self, key: Hashable, sink: Sink, *, terminal: bool) -> None:
+    def __init__(self, key: Hashable, sink: Sink, streams: list[TextIO], *, terminal: bool) -> None:
         self.terminal = terminal
         self.users = 0
+        self.streams = streams
         self._key = key
         self._thread = BlockingThreads(f"aioelastic: {sink.name}", 1)
         self._outlet = Outlet(sink, self._thread.submit)
         self._lock = threading.Lock()
-        self._open_line: Giver | None = None
+        self._open_line: object = None
 
     def show(self, giver: Giver, data: bytes, *, prefix: bytes, continues: bool) -> int:
         """Put a giver's records so that the line that is open is continued by its own giver, or ended.
@@ -79,15 +85,35 @@ class Console:
         """Count bytes that the console will not get."""
         self._outlet.miss(count)
 
+    def forget(self, giver: Giver) -> None:
+        """Drop what a giver has put and the console has not begun to write, and count it."""
+        with self._lock:
+            if self._outlet.forget(giver):
+                # Where the console stands is not known; a line end too many is better than two lines in one.
+                self._open_line = _NOBODY
+
+    def revive(self) -> bool:
+        """Be used again while stuck in a write for those who have released it; tell whether that is possible."""
+        self._thread.reopen()
+        return self._outlet.reopen()
+
     async def release(self) -> None:
-        """Give up one use; the last one ends the console's thread, as soon as it is not stuck."""
+        """Give up one use; the last one ends the console's thread, as soon as it is not stuck.
+
+        As long as it is stuck it can be had again, since a second thread would write into the line it stands in.
+        """
         with _registry_lock:
             self.users -= 1
             if self.users:
                 return
-            _consoles.pop(self._key, None)
-        self._outlet.close()
+            self._outlet.close(self._forget_unused)
         await self._thread.close()
+        await self._outlet.abandon()
+
+    def _forget_unused(self) -> None:
+        with _registry_lock:
+            if _consoles.get(self._key) is self:
+                del _consoles[self._key]
 
 
 def acquire_console(name: Literal["stdout", "stderr"]) -> Console | None:
@@ -99,28 +125,36 @@ def acquire_console(name: Literal["stdout", "stderr"]) -> Console | None:
         The console, to be released; ``None`` where there is none (``sys.stdout`` is ``None`` in a daemon).
     """
     stream: TextIO | None = getattr(sys, name)
-    if stream is None or getattr(stream, "closed", False):
+    if stream is None or _is_closed(stream):
         return None
-    descriptor = _own_descriptor(stream)
     terminal = _is_terminal(stream)
+    descriptor = _own_descriptor(stream)
     if descriptor is None:
-        return _shared(("object", id(stream)), lambda: _ObjectSink(stream, name), lambda: None, terminal=terminal)
+        return _shared(("object", id(stream)), _ObjectSink(stream, name), [], terminal=terminal)
     about = os.fstat(descriptor)
     key = ("file", about.st_dev, about.st_ino, about.st_rdev)
-    return _shared(
-        key, lambda: _DescriptorSink(descriptor, stream, name), lambda: os.close(descriptor), terminal=terminal
-    )
+    streams = [stream]
+    return _shared(key, _DescriptorSink(descriptor, streams, name), streams, terminal=terminal)
 
 
-def _shared(key: Hashable, make: Callable[[], Sink], unused: Callable[[], None], *, terminal: bool) -> Console:
+def _shared(key: Hashable, sink: Sink, streams: list[TextIO], *, terminal: bool) -> Console:
+    """Give the console that is in use, and close the sink, or a new one on the sink."""
     with _registry_lock:
         console = _consoles.get(key)
-        if console is None:
-            console = _consoles[key] = Console(key, make(), terminal=terminal)
+        if console is None or not (console.users or console.revive()):
+            console = _consoles[key] = Console(key, sink, streams, terminal=terminal)
         else:
-            unused()
+            sink.close()
+            console.streams += [stream for stream in streams if stream not in console.streams]
         console.users += 1
     return console
+
+
+def _is_closed(stream: TextIO) -> bool:
+    try:
+        return bool(getattr(stream, "closed", False))
+    except ValueError:  # what is left of a text file after detach()
+        return True
 
 
 def _own_descriptor(stream: TextIO) -> int | None:
@@ -146,15 +180,16 @@ def _is_terminal(stream: TextIO) -> bool:
 class _DescriptorSink:
     """A console by its descriptor (owned)."""
 
-    def __init__(self, descriptor: int, stream: TextIO, name: str) -> None:
+    def __init__(self, descriptor: int, streams: list[TextIO], name: str) -> None:
         self.name = f"the console ({name})"
         self._descriptor = descriptor
-        self._stream = stream
+        self._streams = streams
 
     def write(self, pieces: Sequence[bytes]) -> None:
         """Write after what the program itself has printed and not flushed yet."""
-        with contextlib.suppress(OSError, ValueError):
-            self._stream.flush()
+        for stream in self._streams:
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
         write_all(self._descriptor, pieces)
 
     def close(self) -> None:
@@ -175,7 +210,8 @@ class _ObjectSink:
         try:
             self._stream.write(text)
         except UnicodeEncodeError:
-            self._stream.write(text.encode("ascii", "backslashreplace").decode("ascii"))
+            encoding = getattr(self._stream, "encoding", None) or "ascii"
+            self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         flush = getattr(self._stream, "flush", None)
         if flush is not None:
             flush()

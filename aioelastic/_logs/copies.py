@@ -37,6 +37,10 @@ class CopyTarget(Protocol):
         """Count bytes that will not come."""
         ...
 
+    def forget(self, giver: Giver) -> None:
+        """Drop, and count, what the outlet has not begun to write."""
+        ...
+
 
 class ConsoleTarget:
     """The console, with a prefix before each line (`CopyTarget`)."""
@@ -60,6 +64,10 @@ class ConsoleTarget:
     def miss(self, count: int) -> None:
         """Count bytes that the console will not get."""
         self._console.miss(count)
+
+    def forget(self, giver: Giver) -> None:
+        """Drop, and count, what the console has not begun to write."""
+        self._console.forget(giver)
 
 
 class FilterTarget:
@@ -86,6 +94,10 @@ class FilterTarget:
     def miss(self, count: int) -> None:
         """Count bytes of the stream that were not looked at."""
         self._outlet.miss(count)
+
+    def forget(self, giver: Giver) -> None:
+        """Drop, and count, what the file has not begun to take."""
+        self._outlet.forget(giver)
 
 
 class StreamCopy:
@@ -141,8 +153,10 @@ class StreamCopy:
         for pending in (self._catching_up, self._silence):
             if pending is not None:
                 pending.cancel()
-        self._target.miss(self._received - self._position + self._outstanding)
+        self._target.miss(self._received - self._position)
         self._position = self._received
+        self._deliver(self._cutter.finish())
+        self._target.forget(self)
 
     async def _catch_up(self) -> None:
         while self._position < self._received:

@@ -4,15 +4,18 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+import stat
+import threading
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Literal, TypeVar
 
 import anyio
 
 from aioelastic._base.defaults import PIPE_BYTES
 from aioelastic._base.threads import BlockingThreads, Mailbox, in_thread
 from aioelastic._errors.exceptions import RankStartError
-from aioelastic._logs.buffers import RankFile, Spool, open_spool
+from aioelastic._logs.buffers import RankFile, Spool, SpooledFile, StreamBuffer, open_spool
 from aioelastic._logs.consoles import Console, acquire_console
 from aioelastic._logs.copies import ConsoleTarget, CopyTarget, FilterTarget, StreamCopy
 from aioelastic._logs.files import open_log
@@ -32,6 +35,11 @@ _DEFAULT_PIPE_BYTES = 64 * 1024
 
 _FLUSH_TIMEOUT = 1.0
 """Seconds for files to be flushed and closed after their streams were cut."""
+
+_LAST_MOMENT = 0.1
+"""Seconds for a copy to end after the deadline of a stream that has ended itself: its outlet is slow."""
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 StreamName = Literal["stdout", "stderr"]
 STREAMS: tuple[StreamName, StreamName] = ("stdout", "stderr")
@@ -57,7 +65,11 @@ class GroupLogs:
         self._filters = filters
         self._threads = BlockingThreads("aioelastic: log files", _THREADS)
         self._mailbox = Mailbox()
+        self._opening = threading.Lock()
+        self._drained = False
         self._files: dict[tuple[int, StreamName], int] = {}
+        self._spools: dict[tuple[int, StreamName], int] = {}
+        self._filtered_files: dict[StreamName, int] = {}
         self._filtered: dict[StreamName, Outlet] = {}
         self._consoles: dict[StreamName, Console] = {}
         self._pumps: dict[int, list[StreamPump]] = {}
@@ -71,8 +83,9 @@ class GroupLogs:
             RankStartError: A file cannot be opened.
         """
         filtered = await in_thread(self._open_files)
-        for stream, (path, descriptor) in filtered.items():
-            self._filtered[stream] = Outlet(FileSink(descriptor, f"filtered copy {path!r}"), self._threads.submit)
+        for stream, path in filtered.items():
+            sink = FileSink(self._filtered_files.pop(stream), f"filtered copy {path!r}")
+            self._filtered[stream] = Outlet(sink, self._threads.submit)
         for stream in STREAMS:
             if any(getattr(ways, stream).console for ways in self._routes):
                 console = acquire_console(stream)
@@ -86,10 +99,16 @@ class GroupLogs:
         The pumps of a rank that does not start see the end of its pipes at once, and end.
         """
         with contextlib.ExitStack() as handed:
-            yield {stream: self._hand_over(rank, stream, handed) for stream in STREAMS}
+            try:
+                stdio = {stream: self._hand_over(rank, stream, handed) for stream in STREAMS}
+            except OSError as error:
+                raise RankStartError(rank, (), None, error, doing="get a way for its output") from error
+            yield stdio
 
     async def drain(self, deadlines: Mapping[int, float]) -> None:
         """See all streams to their end, within bounds, and close everything.
+
+        After a cancellation it can be called again, and goes on where it was.
 
         Args:
             deadlines: Rank -> loop time at which its streams are cut although somebody still holds them.
@@ -99,38 +118,60 @@ class GroupLogs:
             for rank, pumps in self._pumps.items():
                 for pump in pumps:
                     streams.start_soon(_see_to_end, pump, deadlines.get(rank, now))
-        for descriptor in self._files.values():
-            os.close(descriptor)
-        self._files.clear()
+        with self._opening:
+            self._drained = True
+            for unused in (self._files, self._spools, self._filtered_files):
+                while unused:
+                    os.close(unused.popitem()[1])
         for outlet in self._filtered.values():
             outlet.close()
         await self._threads.close()
-        for console in self._consoles.values():
-            await console.release()
-        self._consoles.clear()
+        for outlet in self._filtered.values():
+            await outlet.abandon()
+        while self._consoles:
+            # Out of the list first: whatever happens meanwhile, a console is released once.
+            await self._consoles.popitem()[1].release()
 
-    def _open_files(self) -> dict[StreamName, tuple[str, int]]:
-        """Open all files at once (blocking); give the filtered copies, keep the ranks' files."""
-        for rank, ways in enumerate(self._routes):
-            for stream in STREAMS:
-                route: Route = getattr(ways, stream)
-                if route.file:
-                    self._files[rank, stream] = self._opened(rank, route.file)
-                elif route.way is Way.PUMP:
-                    self._files[rank, stream] = open_spool()
-        paths = {
-            stream: (rank, path)
+    def _open_files(self) -> dict[StreamName, str]:
+        """Open all files at once (blocking); give the paths of the filtered copies."""
+        places = [
+            (rank, stream, route)
             for rank, ways in enumerate(self._routes)
             for stream in STREAMS
-            if (path := getattr(ways, stream).filtered)
-        }
-        return {stream: (path, self._opened(rank, path)) for stream, (rank, path) in paths.items()}
+            for route in [getattr(ways, stream)]
+        ]
+        for rank, stream, route in places:
+            if route.file:
+                self._keep(self._files, (rank, stream), _opened(rank, route.file))
+            elif route.way is Way.PUMP:
+                self._keep(self._files, (rank, stream), open_spool())
+        for rank, stream in self._not_readable():
+            self._keep(self._spools, (rank, stream), open_spool())
+        filtered = {stream: (rank, route.filtered) for rank, stream, route in places if route.filtered}
+        for stream, (rank, path) in filtered.items():
+            self._keep(self._filtered_files, stream, _opened(rank, path))
+        return {stream: path for stream, (_, path) in filtered.items()}
 
-    def _opened(self, rank: int, path: str) -> int:
-        try:
-            return open_log(path)
-        except OSError as error:
-            raise RankStartError(rank, (), None, error, doing="open its log") from error
+    def _keep(self, opened: dict[_Key, int], key: _Key, descriptor: int) -> None:
+        """Keep a descriptor for whoever needs it; for nobody if the opening was cancelled meanwhile."""
+        with self._opening:
+            if not self._drained:
+                opened[key] = descriptor
+                return
+        os.close(descriptor)
+
+    def _not_readable(self) -> Iterator[tuple[int, StreamName]]:
+        """Find the pumped streams that cannot be read back from their files.
+
+        Those are no regular files (a custom specification can name a FIFO or a device), or shared by several streams.
+        """
+        with self._opening:
+            about = {place: os.fstat(descriptor) for place, descriptor in self._files.items()}
+        uses = Counter((each.st_dev, each.st_ino) for each in about.values())
+        for (rank, stream), each in about.items():
+            alone = stat.S_ISREG(each.st_mode) and uses[each.st_dev, each.st_ino] == 1
+            if not alone and getattr(self._routes[rank], stream).way is Way.PUMP:
+                yield rank, stream
 
     def _hand_over(self, rank: int, stream: StreamName, handed: contextlib.ExitStack) -> int | None:
         route: Route = getattr(self._routes[rank], stream)
@@ -148,18 +189,21 @@ class GroupLogs:
         if self._pipe_bytes > _DEFAULT_PIPE_BYTES and hasattr(fcntl, "F_SETPIPE_SZ"):
             with contextlib.suppress(OSError):  # over the user's share of pipe memory: the default size does, too
                 fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, self._pipe_bytes)
-        descriptor = self._files.pop((rank, stream))
-        buffer: RankFile | Spool = (
-            RankFile(descriptor, route.file, self._threads, self._mailbox)
-            if route.file
-            else Spool(descriptor, self._threads, self._mailbox)
-        )
+        buffer = self._buffer(rank, stream, route)
         copies = [
             StreamCopy(target, LineCutter(terminal=terminal), buffer, self._mailbox)
             for target, terminal in self._targets(rank, stream, route)
         ]
         self._pumps.setdefault(rank, []).append(StreamPump(reading, buffer, copies))
         return writing
+
+    def _buffer(self, rank: int, stream: StreamName, route: Route) -> StreamBuffer:
+        descriptor = self._files.pop((rank, stream))
+        if not route.file:
+            return Spool(descriptor, self._threads, self._mailbox)
+        file = RankFile(descriptor, route.file, self._threads, self._mailbox)
+        spool = self._spools.pop((rank, stream), None)
+        return file if spool is None else SpooledFile(file, Spool(spool, self._threads, self._mailbox))
 
     def _targets(self, rank: int, stream: StreamName, route: Route) -> Iterator[tuple[CopyTarget, bool]]:
         prefix = self._prefixes[rank].encode("utf-8", "surrogateescape")
@@ -170,14 +214,24 @@ class GroupLogs:
             yield FilterTarget(self._filtered[stream], LineFilter(self._filters[stream], prefix)), False
 
 
+def _opened(rank: int, path: str) -> int:
+    try:
+        return open_log(path)
+    except OSError as error:
+        raise RankStartError(rank, (), None, error, doing="open its log") from error
+
+
 async def _see_to_end(pump: StreamPump, deadline: float) -> None:
     """Wait for a stream's own end, cut it at the deadline, then give it a moment for its file."""
     with anyio.CancelScope(deadline=deadline):
         await asyncio.wait([pump.done])
+    moment = _LAST_MOMENT if pump.at_end.done() else _FLUSH_TIMEOUT
     pump.cut()
-    with anyio.move_on_after(_FLUSH_TIMEOUT):
+    with anyio.move_on_after(moment):
         await asyncio.wait([pump.done])
     pump.give_up()
     with anyio.move_on_after(_FLUSH_TIMEOUT):
         await asyncio.wait([pump.done])
     pump.done.cancel()
+    with anyio.move_on_after(_FLUSH_TIMEOUT):
+        await asyncio.wait([pump.done])

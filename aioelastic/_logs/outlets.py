@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from aioelastic._base.threads import Mailbox
+from aioelastic._base.threads import BlockingThreads, Mailbox
 
 logger = logging.getLogger("aioelastic")
 
@@ -51,18 +51,23 @@ class Outlet:
 
     Attributes:
         failure: What the sink raised when it was detached, or ``None``.
+        delivered: Bytes the sink has taken.
         missed: Bytes the sink did not get.
     """
 
     def __init__(self, sink: Sink, submit: Callable[[Callable[[], None]], None]) -> None:
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
+        self.delivered = 0
         self.missed = 0
         self._sink = sink
         self._submit = submit
         self._lock = threading.Lock()
         self._pending: list[tuple[Giver, bytes]] = []
+        self._in_flight = 0
         self._writing = False
         self._closing = False
+        self._closed = False
+        self._abandoned = False
         self._on_closed: Callable[[], None] | None = None
 
     def put(self, giver: Giver, data: bytes) -> None:
@@ -79,15 +84,55 @@ class Outlet:
         with self._lock:
             self.missed += count
 
-    def close(self, on_closed: Callable[[], None] | None = None) -> None:
-        """Close the sink after what was put, say in one warning what it missed, then call back in the thread."""
+    def forget(self, giver: Giver) -> int:
+        """Drop what a giver has put and nobody has begun to write; count it, and give the count."""
         with self._lock:
+            count = sum(len(data) for each, data in self._pending if each is giver)
+            self._pending = [entry for entry in self._pending if entry[0] is not giver]
+            self.missed += count
+        return count
+
+    def close(self, on_closed: Callable[[], None] | None = None) -> None:
+        """Close the sink after what was put, call back in the thread, say in one warning what it missed.
+
+        A second call does nothing: the descriptor's number may be somebody else's by then.
+        """
+        with self._lock:
+            if self._closing:
+                return
             self._closing = True
             self._on_closed = on_closed
             if self._writing:
                 return
             self._writing = True
         self._submit(self._drain)
+
+    def reopen(self) -> bool:
+        """Take a `close` back as long as the sink is still stuck in a write; tell whether it can be used again."""
+        with self._lock:
+            if not self._closed:
+                if self._abandoned:
+                    self.missed = 0
+                self._closing = self._abandoned = False
+                self._on_closed = None
+            return not self._closed
+
+    async def abandon(self) -> None:
+        """After `close`, stop waiting for a sink that is stuck: drop what it has not begun, and warn now.
+
+        What it is stuck in counts as missed: nobody knows how much of it came through.
+        """
+        with self._lock:
+            if self._closed or self._abandoned or not self._closing:
+                return
+            self.missed += self._in_flight + sum(len(data) for _, data in self._pending)
+            self._pending = []
+            self._in_flight = 0
+            self._abandoned = True
+        # Not on the loop: logging may well go to the very console that is stuck.
+        thread = BlockingThreads("aioelastic: warning", 1)
+        thread.submit(self._warn)
+        await thread.close()
 
     def _drain(self) -> None:
         while batch := self._next_batch():
@@ -99,37 +144,49 @@ class Outlet:
                 giver.mailbox.post(giver.written, count)
 
     def _write(self, pieces: list[bytes]) -> None:
-        missed = sum(map(len, pieces))
+        delivered = 0
         if self.failure is None:
             try:
                 self._sink.write(pieces)
-            except Exception as error:  # noqa: BLE001 - a sink is anybody's code; it is detached, whatever it raised
+            except BaseException as error:  # noqa: BLE001 - a sink is anybody's code; it is detached, whatever it raised
+                delivered = getattr(error, "characters_written", 0)
+                # Counted before the failure is known: who reads the file back asks for them in the other order.
+                self.delivered += delivered
                 self.failure = error
-                missed -= getattr(error, "characters_written", 0)
                 logger.info("%s failed (%s); it is detached, the ranks go on", self._sink.name, _words(error))
             else:
-                return
-        self.miss(missed)
+                delivered = sum(map(len, pieces))
+                self.delivered += delivered
+        with self._lock:
+            # Nothing is in flight any more for those who abandoned it: they have counted all of it.
+            self.missed += max(self._in_flight - delivered, 0)
+            self._in_flight = 0
 
     def _next_batch(self) -> list[tuple[Giver, bytes]]:
         with self._lock:
             batch, self._pending = self._pending, []
             if batch:
+                self._in_flight = sum(len(data) for _, data in batch)
                 return batch
             self._writing = False
-            closing, self._closing = self._closing, False
-        if closing:
+            self._closed = self._closing
+        if self._closed:
             self._finish()
         return []
 
     def _finish(self) -> None:
         with contextlib.suppress(OSError):
             self._sink.close()
+        if self._on_closed is not None:
+            self._on_closed()
+        # Last, since it may get stuck: see abandon().
+        if not self._abandoned:
+            self._warn()
+
+    def _warn(self) -> None:
         if self.missed:
             reason = "was too slow" if self.failure is None else f"failed ({_words(self.failure)})"
             logger.warning("%s %s and missed %d bytes of the ranks' output", self._sink.name, reason, self.missed)
-        if self._on_closed is not None:
-            self._on_closed()
 
 
 class FileSink:
@@ -183,5 +240,5 @@ class _PartialWriteError(OSError):
         self.characters_written = characters_written
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if not isinstance(error, OSError) else str(error)

@@ -53,12 +53,10 @@ class StreamPump:
         self._end()
 
     def give_up(self) -> None:
-        """End at once, without waiting for copies or file; count what they will not get."""
+        """End at once, without waiting for copies; count what they will not get."""
         self._end()
         if not self.done.done():
             self.done.cancel()
-            for copy in self._copies:
-                copy.give_up()
 
     def _on_readable(self) -> None:
         self._read()
@@ -97,9 +95,15 @@ class StreamPump:
         self._ended.set_result(None)
 
     async def _finish(self) -> None:
-        await asyncio.wait([self._ended])
         try:
+            await asyncio.wait([self._ended])
             for copy in self._copies:
                 await copy.finish()
+        except asyncio.CancelledError:
+            # We were given up, or the event loop ends and cancels all tasks, readers of the buffer included.
+            self._end()
+            for copy in self._copies:
+                copy.give_up()
+            raise
         finally:
             await self._buffer.close()

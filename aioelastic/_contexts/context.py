@@ -20,7 +20,7 @@ from aioelastic._logs.group_logs import GroupLogs, StreamName
 from aioelastic._logs.lines import FilterEntry, check_filters
 from aioelastic._logs.routes import route_group
 from aioelastic._logs.specs import DefaultLogsSpecs, LogsSpecs, discard_unused
-from aioelastic._processes.command_line import group_size, require_ranks
+from aioelastic._processes.command_line import group_size, rank_environment, require_ranks
 from aioelastic._processes.rank_process import RankProcess
 from aioelastic._processes.system_table import SystemTable
 from aioelastic._supervision.group import Group, GroupPlan, GroupState
@@ -67,7 +67,10 @@ class PContext(ABC):
                 require_ranks(argument, dict.fromkeys(streams), self.nprocs, complete=False)
         self._entrypoint = entrypoint
         self._args = dict(args)
-        self._envs: dict[int, Environment] = {rank: dict((envs or {}).get(rank, {})) for rank in range(self.nprocs)}
+        own = {rank: (envs or {}).get(rank) for rank in range(self.nprocs)}
+        for rank, env in own.items():
+            rank_environment({}, env, rank)
+        self._envs: dict[int, Environment] = {rank: dict(env or {}) for rank, env in own.items()}
         self._logs_specs = logs_specs
         self._prefixes = checked_prefixes(name, log_line_prefixes, self.nprocs)
         self._stdout_filters = check_filters("duplicate_stdout_filters", duplicate_stdout_filters)
@@ -156,7 +159,8 @@ class PContext(ABC):
         if not group.outcome.done():
             return None
         if group.outcome.cancelled():
-            raise ContextStateError(f"context {self.name!r} has no result: the event loop that supervised it ended")
+            why = "it did not start" if self._failed_start() else "the event loop that supervised it ended"
+            raise ContextStateError(f"context {self.name!r} has no result: {why}")
         if self._result is None:
             outcome = group.outcome.result()
             self._result = RunProcsResult(
@@ -191,8 +195,10 @@ class PContext(ABC):
         if self._starting is not None and not self._starting.done() and self._group is None:
             await asyncio.wait([self._starting])
         if self._group is not None:
-            await self._group.stop(number, grace)
-            await self._tidy()
+            try:
+                await self._group.stop(number, grace)
+            finally:
+                await self._tidy()
 
     async def __aenter__(self) -> Self:
         if self._starting is None:
@@ -229,7 +235,7 @@ class PContext(ABC):
         try:
             await self._start_with(dest)
         except BaseException:
-            await in_thread(discard_unused, dest)
+            await self._discard(dest)
             raise
 
     async def _start_with(self, dest: LogsDest) -> None:
@@ -260,6 +266,10 @@ class PContext(ABC):
         )
         self._group = Group(plan, logs, self._start_rank, SystemTable())
         await self._group.started()
+        if self._closed:
+            # By another task, between two ranks perhaps: no running group is given out, and none is left behind.
+            await asyncio.wait([self._group.outcome])
+            self._refuse_if_closed()
 
     def _take_destinations(self, dest: LogsDest) -> None:
         if not isinstance(dest, LogsDest):
@@ -277,16 +287,37 @@ class PContext(ABC):
         self._closed = True
         if self._group is not None:
             self._group.request_stop(signal.SIGKILL, 0)
-        await settle(starting)
+        await settle(asyncio.ensure_future(self._undo_start(starting)))
+
+    async def _undo_start(self, starting: "asyncio.Task[None]") -> None:
+        await asyncio.wait([starting])
+        if not starting.cancelled():
+            # Asked for, or asyncio would report the refusal of a closed context as an exception that nobody wanted.
+            starting.exception()
         if self._group is not None:
             await self._group.stop(signal.SIGKILL, 0)
+        dest, self._dest = self._dest, None
+        if dest is not None:
+            await self._discard(dest)
 
     async def _tidy(self) -> None:
         """Leave no empty temporary directory behind, where no stream went to a file and no rank recorded an error."""
         dest, self._dest = self._dest, None
         logged = any(self.stdouts.values()) or any(self.stderrs.values())
-        if dest is not None and not logged and isinstance(self._logs_specs, DefaultLogsSpecs):
+        if dest is not None and not logged:
+            await self._discard_temporary(dest)
+
+    async def _discard(self, dest: LogsDest) -> None:
+        await in_thread(discard_unused, dest)
+        await self._discard_temporary(dest)
+
+    async def _discard_temporary(self, dest: LogsDest) -> None:
+        if isinstance(self._logs_specs, DefaultLogsSpecs):
             await in_thread(self._logs_specs.discard_temporary, dest)
+
+    def _failed_start(self) -> bool:
+        starting = self._starting
+        return starting is not None and starting.done() and (starting.cancelled() or starting.exception() is not None)
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

@@ -7,6 +7,7 @@ asyncio reaps with ``waitpid``, which throws the figures away. ``waitid`` can lo
 import ctypes
 import os
 import platform
+import resource
 from dataclasses import dataclass
 
 _SYS_WAITID = {"x86_64": 247, "aarch64": 95, "riscv64": 95}.get(platform.machine())
@@ -26,11 +27,12 @@ class Usage:
     """What a process, and the children it waited for, have used.
 
     Attributes:
-        peak_memory: Largest resident size of any of them (bytes).
+        peak_memory: Largest resident size of any of them (bytes), or ``None`` when it was less than our own: the kernel
+            counts what a process shared with its parent before its exec, so a smaller figure would be ours.
         cpu_time: Processor time, user and system (seconds).
     """
 
-    peak_memory: int
+    peak_memory: int | None
     cpu_time: float
 
 
@@ -49,4 +51,6 @@ def usage_of_zombie(handle: int) -> Usage | None:
     if syscall(_SYS_WAITID, os.P_PIDFD, handle, info, options, ctypes.byref(usage)) != 0 or not any(info.raw):
         return None
     seconds, microseconds = usage.times[0] + usage.times[2], usage.times[1] + usage.times[3]
-    return Usage(peak_memory=usage.maxrss * 1024, cpu_time=seconds + microseconds / 1e6)
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak_memory = usage.maxrss * 1024 if usage.maxrss > own else None
+    return Usage(peak_memory=peak_memory, cpu_time=seconds + microseconds / 1e6)

@@ -36,9 +36,9 @@ class RankExit:
         start_time: When it was started (seconds since the epoch).
         end_time: When its exit was seen (seconds since the epoch).
         peak_memory: Largest resident size of the rank or of a child it waited for (bytes), or ``None`` where it is not
-            known: on Linux it is, unless somebody else reaps the rank before the supervisor can look, as the threads
-            of asyncio in Python 3.11 mostly do.
-        cpu_time: Processor time of the rank and the children it waited for (seconds), or ``None`` in the same cases.
+            known: it has to be more than the supervisor's own, and nobody may have reaped the rank before the
+            supervisor could look, as the threads of asyncio in Python 3.11 mostly do.
+        cpu_time: Processor time of the rank and the children it waited for (seconds), or ``None`` in the latter case.
         reaped_elsewhere: Another part of the program reaped it (``os.wait()``, a handler of SIGCHLD).
     """
 

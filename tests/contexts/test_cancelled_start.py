@@ -1,0 +1,145 @@
+"""A start that is cancelled, wherever it stands, leaves a running group that someone holds, or nothing.
+
+The reports behind it: https://github.com/python/cpython/issues/133536, https://github.com/python/cpython/issues/103847
+and https://github.com/python/cpython/issues/125502 (a sibling fails while a spawn is under way: a hang, or an orphan).
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import uvloop
+
+from aioelastic import PContext, Std, start_processes
+from tests.helpers.programs import SLEEP, shells
+
+RANKS = shells(SLEEP, SLEEP, SLEEP, SLEEP)
+STEPS = 201
+"""Loop steps after which a start is cancelled: 0 to 200."""
+
+
+def _alive() -> list[int]:
+    """Give the pids of our children that run; on Python 3.11 asyncio's threads may still be about to reap others."""
+    children = psutil.Process().children(recursive=True)
+    return [child.pid for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+
+async def _end(task: "asyncio.Task[PContext]") -> bool:
+    """See a cancelled start to its end; close what it gave if it was faster, and tell whether it was."""
+    try:
+        context = await task
+    except asyncio.CancelledError:
+        return False
+    await context.close(signal.SIGKILL)
+    return True
+
+
+@pytest.mark.parametrize("tee", [Std.NONE, Std.ALL])
+async def test_cancelled_after_k_steps(tmp_path: Path, caplog: pytest.LogCaptureFixture, tee: Std) -> None:
+    """Cancelled after k steps of the loop, for k = 0..200, a start of 4 ranks leaves no process and no file."""
+    for steps in range(STEPS):
+        logs = tmp_path / str(steps)
+        task = asyncio.create_task(start_processes("job", "sh", RANKS, log_dir=logs, tee=tee))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+
+        if not await _end(task):
+            assert not logs.exists() or list(logs.iterdir()) == []
+        assert _alive() == []
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_cancelled_at_any_time(tmp_path: Path) -> None:
+    """Cancelled at moments spread over the whole of a start, it leaves nothing; some starts are faster."""
+    before = asyncio.get_running_loop().time()
+    context = await start_processes("job", "sh", RANKS, log_dir=tmp_path, tee=Std.ALL)
+    duration = asyncio.get_running_loop().time() - before
+    await context.close(signal.SIGKILL)
+    finished = []
+
+    for part in range(40):
+        task = asyncio.create_task(start_processes("job", "sh", RANKS, log_dir=tmp_path, tee=Std.ALL))
+        await asyncio.sleep(duration * part / 30)
+        task.cancel()
+        finished.append(await _end(task))
+        assert _alive() == []
+
+    assert not all(finished)
+
+
+async def test_cancelled_twice() -> None:
+    """A second cancellation, while the first one cleans up, does not make it leave anything."""
+    for steps in range(0, 120, 3):
+        task = asyncio.create_task(start_processes("job", "sh", RANKS))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        for _ in range(steps % 7):
+            await asyncio.sleep(0)
+        task.cancel()
+
+        await _end(task)
+        assert _alive() == []
+
+
+async def test_sibling_fails_during_the_start() -> None:
+    """A task group that is torn down by a failing sibling leaves nothing of the starts in it."""
+
+    async def fail(steps: int) -> None:
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        raise ZeroDivisionError
+
+    for steps in range(0, 200, 10):
+        with pytest.raises(ExceptionGroup):  # noqa: PT012 - the whole block is what is torn down
+            async with asyncio.TaskGroup() as group:
+                starts = [group.create_task(start_processes("job", "sh", shells(SLEEP, SLEEP))) for _ in range(2)]
+                group.create_task(fail(steps))
+
+        for start in starts:
+            await _end(start)
+        assert _alive() == []
+
+
+async def test_timed_out() -> None:
+    """``wait_for`` and ``asyncio.timeout`` around a start leave nothing."""
+    for milliseconds in range(0, 12, 2):
+        with contextlib.suppress(TimeoutError):
+            context = await asyncio.wait_for(start_processes("job", "sh", RANKS), milliseconds / 1000)
+            await context.close(signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(milliseconds / 1000), start_processes("job", "sh", RANKS):
+                pass
+
+        assert _alive() == []
+
+
+# anyio drops a coroutine whose task is cancelled before its first step without closing it.
+@pytest.mark.filterwarnings("ignore:coroutine 'Group._watch' was never awaited")
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("blocked", [False, True])
+def test_program_ends_during_the_start(make_loop: Callable[[], asyncio.AbstractEventLoop], blocked: bool) -> None:
+    """A main coroutine that fails while a group is being started leaves nothing, with blocked signals either."""
+
+    async def main(delay: float) -> None:
+        starting: asyncio.Task[Any] = asyncio.create_task(start_processes("job", "sh", RANKS))
+        await asyncio.sleep(delay)
+        assert not starting.cancelled()
+        raise ZeroDivisionError
+
+    if blocked:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        for milliseconds in range(0, 30, 2):
+            with pytest.raises(ZeroDivisionError), asyncio.Runner(loop_factory=make_loop) as runner:
+                runner.run(main(milliseconds / 1000))
+            assert _alive() == []
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})

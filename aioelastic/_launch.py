@@ -42,9 +42,10 @@ def start_processes(
 ) -> "Starting":
     """Start n copies of a command as one supervised group.
 
-    Await it for the running context, or use it in ``async with``, which closes the context on leaving. All arguments
-    are checked when it is called; nothing is started before it is awaited. Then all ranks start or none: if one
-    cannot, those before it are killed and reaped, and one error says which and why.
+    Await it for the running context, or use it in ``async with``, which closes the context on leaving. The arguments
+    are checked when it is called, and what only the disk knows of them when it is awaited, before anything starts.
+    Then all ranks start or none: if one cannot, those before it are killed and reaped, and one error says which and
+    why.
 
     Each rank leads a session of its own, with stdin from /dev/null, no blocked signals, and the supervisor's
     environment below its own variables. Nothing of the supervisor's world is changed: no handler, mask or variable.

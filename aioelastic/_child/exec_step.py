@@ -14,25 +14,9 @@ import signal
 import sys
 
 
-def close_others(status: int) -> None:
-    """Close what libuv lets through: above all the status pipe of another rank that is being started."""
-    try:
-        names = os.listdir("/dev/fd")  # noqa: PTH208 - pathlib would double what this step imports
-    except OSError:
-        return
-    for name in names:
-        number = int(name)
-        if number > 2 and number != status:  # noqa: PLR2004 - the standard streams
-            try:  # noqa: SIM105 - contextlib would double what this step imports
-                os.close(number)
-            except OSError:
-                pass  # the one that listed the folder
-
-
 def main(status: int, ignored: str, dropped: str, command: list[str]) -> None:
     """Set the signal state and become the command; on failure report the errno and exit with 127."""
     os.set_inheritable(status, False)
-    close_others(status)
     kept = {int(number) for number in ignored.split(",") if number}
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         try:  # noqa: SIM105 - contextlib would double what this step imports

@@ -265,7 +265,12 @@ class PContext(ABC):
             stderr_files=self.stderrs,
         )
         self._group = Group(plan, logs, self._start_rank, SystemTable())
-        await self._group.started()
+        try:
+            await self._group.started()
+        except BaseException:
+            # The group has done it, unless the end of the loop has cancelled it before its first step.
+            await logs.drain({})
+            raise
         if self._closed:
             # By another task, between two ranks perhaps: no running group is given out, and none is left behind.
             await asyncio.wait([self._group.outcome])

@@ -1,8 +1,6 @@
 """Whether the limit of open files can hold a group, asked before any process exists."""
 
-import asyncio
 import resource
-import sys
 from collections.abc import Sequence
 
 import psutil
@@ -12,6 +10,9 @@ from aioelastic._logs.routes import RankRoutes, Way
 
 _PER_WAY = {Way.INHERIT: 0, Way.DISCARD: 0, Way.FILE: 1, Way.PUMP: 2}
 """Descriptors of one stream in the supervisor: its file, and the reading end of its pipe."""
+
+_HANDLES = 1
+"""Descriptors of one rank: the handle by which its exit is seen."""
 
 _SLACK = 24
 """Descriptors for one start (pipes, /dev/null, the directory of a look-up), consoles and filtered copies."""
@@ -23,10 +24,8 @@ def check_descriptors(routes: Sequence[RankRoutes]) -> None:
     Raises:
         DescriptorLimitError: The limit is too low.
     """
-    # A handle on each rank of our own, and another one of asyncio's watcher from Python 3.12 on.
-    handles = 2 if sys.version_info >= (3, 12) and isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop) else 1
     streams = sum(_PER_WAY[route.way] for ways in routes for route in ways)
-    needed = psutil.Process().num_fds() + streams + handles * len(routes) + _SLACK
+    needed = psutil.Process().num_fds() + streams + _HANDLES * len(routes) + _SLACK
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY and needed > limit:
         raise DescriptorLimitError(needed, limit, len(routes))

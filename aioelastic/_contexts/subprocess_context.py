@@ -13,13 +13,7 @@ from aioelastic._errors.exceptions import RankStartError, SpecificationError
 from aioelastic._logs.group_logs import StreamName
 from aioelastic._logs.lines import FilterEntry
 from aioelastic._logs.specs import LogsSpecs
-from aioelastic._processes.command_line import (
-    check_cwd,
-    command_line,
-    find_command,
-    has_known_format,
-    rank_environment,
-)
+from aioelastic._processes.command_line import check_cwd, command_line, find_command, rank_environment
 from aioelastic._processes.rank_process import RankProcess
 from aioelastic._processes.subprocess_handler import SubprocessHandler, start_command
 
@@ -82,7 +76,6 @@ class SubprocessContext(PContext):
         self._commands = {rank: command_line(entrypoint, self._args[rank], rank) for rank in ranks}
         self._cwd_asked = cwd
         self._cwd: str | None = None
-        self._doubtful: set[int] = set()
         self._handlers: dict[int, SubprocessHandler] = {}
 
     @property
@@ -95,8 +88,7 @@ class SubprocessContext(PContext):
         try:
             self._cwd = check_cwd(self._cwd_asked)
             for rank, command in self._commands.items():
-                if not has_known_format(find_command(command[0], self._environment(rank), self._cwd)):
-                    self._doubtful.add(rank)
+                find_command(command[0], self._environment(rank), self._cwd)
         except OSError as error:
             asked = None if self._cwd_asked is None else os.fspath(self._cwd_asked)
             raise RankStartError(rank, self._commands.get(rank, ()), asked, error) from error
@@ -112,7 +104,6 @@ class SubprocessContext(PContext):
             stdout=stdio["stdout"],
             stderr=stdio["stderr"],
             on_exit=on_exit,
-            doubtful=rank in self._doubtful,
         )
         self._handlers[rank] = handler
         return handler

@@ -134,6 +134,10 @@ class _StartNotADirectoryError(RankStartError, NotADirectoryError):
     """A rank could not start: a part of a path is no directory."""
 
 
+class _StartIsADirectoryError(RankStartError, IsADirectoryError):
+    """A rank could not start: a directory in the place of its log file."""
+
+
 class _StartFileExistsError(RankStartError, FileExistsError):
     """A rank could not start: its log file exists already."""
 
@@ -147,6 +151,7 @@ _START_ERRORS: dict[int, type[RankStartError]] = {
     errno_numbers.EACCES: _StartPermissionError,
     errno_numbers.EPERM: _StartPermissionError,
     errno_numbers.ENOTDIR: _StartNotADirectoryError,
+    errno_numbers.EISDIR: _StartIsADirectoryError,
     errno_numbers.EEXIST: _StartFileExistsError,
     errno_numbers.EAGAIN: _StartBlockingError,
 }

@@ -1,6 +1,6 @@
 """What a rank's process is given: words, variables, program and directory, checked before it exists.
 
-Everything here is pure except `find_command`, `has_known_format` and `check_cwd`, which look at the disk.
+Everything here is pure except `find_command` and `check_cwd`, which look at the disk.
 """
 # ruff: noqa: PTH109, PTH116, PTH117, PTH118 - these paths go to exec as text, unchanged
 
@@ -200,18 +200,6 @@ def find_command(command: str, env: Mapping[str, str], cwd: str | None) -> str:
         else:
             return path
     raise refusal or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command)
-
-
-def has_known_format(path: str) -> bool:
-    """Tell whether a file starts like something every kernel runs: an ELF program, or a script with ``#!``.
-
-    What cannot be read counts as known: it may be run and not read, and no shell could read it as a script either.
-    """
-    try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - as it goes to exec
-            return file.read(4).startswith((b"\x7fELF", b"#!"))
-    except OSError:
-        return True
 
 
 def check_cwd(cwd: object) -> str | None:

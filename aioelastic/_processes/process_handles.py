@@ -4,13 +4,21 @@ Where the system has no pidfd (macOS), numbers are checked right before they are
 """
 
 import contextlib
+import functools
 import os
 import select
 import signal
 from collections.abc import Iterator
 
-HAS_PIDFD = hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
-"""Whether this Python can hold a process by handle; the kernel can since Linux 5.3."""
+
+@functools.cache
+def has_handles() -> bool:
+    """Tell whether processes can be held by handle here: Linux from 5.3 on, unless a sandbox forbids it."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return hasattr(signal, "pidfd_send_signal")
 
 
 def open_handle(pid: int) -> int | None:
@@ -19,7 +27,7 @@ def open_handle(pid: int) -> int | None:
     Raises:
         ProcessLookupError: There is no such process.
     """
-    if not HAS_PIDFD:
+    if not has_handles():
         return None
     try:
         return os.pidfd_open(pid)

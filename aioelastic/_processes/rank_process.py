@@ -4,8 +4,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from aioelastic._processes.usage import Usage
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitStatus:
@@ -15,12 +13,14 @@ class ExitStatus:
         code: The exit code, minus the signal's number for a death by signal, or ``None`` where another part of the
             program took the status and the kernel kept no copy.
         reaped_elsewhere: Another part of the program reaped the process.
-        usage: What it has used, where the exit was seen before it was reaped.
+        peak_memory: Largest resident size of it or of a child it waited for (bytes), or ``None`` where not known.
+        cpu_time: Processor time of it and of the children it waited for (seconds), or ``None`` where not known.
     """
 
     code: int | None
     reaped_elsewhere: bool = False
-    usage: Usage | None = None
+    peak_memory: int | None = None
+    cpu_time: float | None = None
 
 
 class RankProcess(Protocol):

@@ -1,6 +1,5 @@
 """Starting a command with no blocked signal and default dispositions, whatever the supervisor's are."""
 
-import asyncio
 import os
 import signal
 import sys
@@ -39,21 +38,17 @@ async def exec_outcome(report: int) -> None:
         raise OSError(int(number), os.strerror(int(number)))
 
 
-def exec_step(command: tuple[str, ...], env: Mapping[str, str], *, doubtful: bool) -> ExecStep | None:
+def exec_step(command: tuple[str, ...], env: Mapping[str, str]) -> ExecStep | None:
     """Wrap a command where its signal state would be wrong, or give ``None`` where a plain start does.
 
-    An exec resets handled signals by itself. Blocked ones and ignored ones stay, and libuv resets all dispositions, so
-    with uvloop those inherited as ignored have to be set again.
+    An exec resets handled signals by itself; blocked ones and ignored ones stay.
 
     Args:
         command: Program and arguments.
         env: The whole environment.
-        doubtful: The kernel may refuse the program's format: libuv would have a shell read it, the step reports it.
     """
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    by_libuv = not isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop)
-    ignored_by_us = not ignored_signals() <= INHERITED_IGNORED
-    plain = not blocked and not ignored_by_us and not (by_libuv and (INHERITED_IGNORED or doubtful))
+    plain = not blocked and ignored_signals() <= INHERITED_IGNORED
     if plain or not sys.executable:
         return None
     report, status = os.pipe()

@@ -13,16 +13,13 @@ from aioelastic._base.shielding import settle
 from aioelastic._base.threads import in_thread
 from aioelastic._errors.exceptions import RankStartError, SpecificationError
 from aioelastic._logs.files import open_log
-from aioelastic._processes.command_line import command_line, find_command, has_known_format, rank_environment
-from aioelastic._processes.exit_watch import ExitWatch
+from aioelastic._processes.child import Child, start_child
+from aioelastic._processes.command_line import command_line, find_command, rank_environment
 from aioelastic._processes.process_handles import signal_member
 from aioelastic._processes.rank_process import ExitStatus
 from aioelastic._processes.signal_state import exec_outcome, exec_step
 from aioelastic._processes.stdio import stdio_argument
 from aioelastic._processes.system_table import SystemTable
-
-_SPAWN_CANCEL_TIMEOUT = 0.5
-"""Seconds for asyncio to see the exit of a process that it has killed because its start was cancelled."""
 
 
 class SubprocessHandler:
@@ -34,18 +31,11 @@ class SubprocessHandler:
         global_rank: The number in its ``RANK`` variable, or ``None`` without one.
     """
 
-    def __init__(
-        self,
-        proc: asyncio.subprocess.Process,
-        local_rank_id: int,
-        global_rank: int | None = None,
-        *,
-        on_exit: Callable[[], None] | None = None,
-    ) -> None:
-        self.proc = proc
+    def __init__(self, child: Child, local_rank_id: int, global_rank: int | None = None) -> None:
+        self.proc = child.process
         self.local_rank_id = local_rank_id
         self.global_rank = global_rank
-        self._watch = ExitWatch(proc, on_exit)
+        self._child = child
 
     @property
     def pid(self) -> int:
@@ -54,7 +44,7 @@ class SubprocessHandler:
 
     def has_exited(self) -> bool:
         """Ask the kernel whether the process has ended; the event loop may not know yet."""
-        return self._watch.has_exited()
+        return self._child.has_exited()
 
     async def wait(self) -> int:
         """Wait for the process to exit, whoever still holds its pipes.
@@ -70,7 +60,7 @@ class SubprocessHandler:
 
     async def wait_status(self) -> ExitStatus:
         """Wait as `wait` does, and tell an unknown status from one of 255."""
-        return await self._watch.wait_status()
+        return await self._child.wait_status()
 
     def close(self, death_sig: signal.Signals | None = None) -> None:
         """Signal the whole process group, and whatever else is left in the rank's session.
@@ -87,7 +77,7 @@ class SubprocessHandler:
     def signal_group(self, number: int, members: Collection[int]) -> None:
         """Send a signal to the process group at once, and to the given members of the session outside it."""
         leader = self.pid
-        group_is_ours = not self._watch.has_exited()
+        group_is_ours = not self._child.has_exited()
         if group_is_ours:
             # The leader is not even a zombie, so its number is still its own, and the group is reached in one go.
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -146,7 +136,7 @@ async def get_subprocess_handler(
     environment = rank_environment(os.environ, env, local_rank_id)
     with contextlib.ExitStack() as opened:
         try:
-            doubtful = not has_known_format(find_command(command[0], environment, None))
+            find_command(command[0], environment, None)
             descriptors = [await _opened(path, opened) for path in (stdout, stderr)]
         except OSError as error:
             raise RankStartError(local_rank_id, command, None, error) from error
@@ -157,13 +147,12 @@ async def get_subprocess_handler(
                 local_rank=local_rank_id,
                 stdout=descriptors[0],
                 stderr=descriptors[1],
-                doubtful=doubtful,
             )
         )
         try:
             return await asyncio.shield(start)
         except asyncio.CancelledError:
-            # A spawn that is cancelled half-way can lose its process: let it finish, then kill what it gave.
+            # The exec step may be under way: let it finish, then kill what it gave.
             await settle(asyncio.ensure_future(_undo(start)))
             raise
 
@@ -177,7 +166,6 @@ async def start_command(
     stdout: int | None = None,
     stderr: int | None = None,
     on_exit: Callable[[], None] | None = None,
-    doubtful: bool = False,
 ) -> SubprocessHandler:
     """Start a checked command as a rank.
 
@@ -189,21 +177,21 @@ async def start_command(
         stdout: Descriptor to hand over (the caller closes its own), or ``None`` to inherit.
         stderr: The same for standard error.
         on_exit: Called on the loop as soon as the exit is seen, before anything else is done about it.
-        doubtful: The kernel may refuse the program's format.
 
     Raises:
         RankStartError: The system refused.
     """
     with contextlib.ExitStack() as opened:
         try:
-            step = exec_step(command, environment, doubtful=doubtful)
+            step = exec_step(command, environment)
             if step is not None:
                 opened.callback(os.close, step.report)
             with contextlib.ExitStack() as handed:
                 if step is not None:
                     handed.callback(os.close, step.status)
-                process = await _spawn(
-                    *(command if step is None else step.command),
+                child = await start_child(
+                    command if step is None else step.command,
+                    on_exit,
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=stdio_argument(1, stdout, handed),
                     stderr=stdio_argument(2, stderr, handed),
@@ -212,38 +200,12 @@ async def start_command(
                     start_new_session=True,
                     pass_fds=() if step is None else (step.status,),
                 )
-            handler = SubprocessHandler(process, local_rank, _global_rank(environment), on_exit=on_exit)
+            handler = SubprocessHandler(child, local_rank, _global_rank(environment))
             if step is not None:
                 await _become_command(handler, step.report)
         except OSError as error:
             raise RankStartError(local_rank, command, cwd, error) from error
     return handler
-
-
-async def _spawn(*command: str, **options: Any) -> asyncio.subprocess.Process:
-    """Start a process, or none: cancelled half-way (the end of the event loop), it ends too.
-
-    asyncio kills a process whose start is cancelled, then waits for its exit. The end of the loop has also cancelled
-    the task that would let it see that exit, so it waits for ever (https://github.com/python/cpython/issues/125502);
-    a second cancellation ends that.
-    """
-    spawning = asyncio.ensure_future(asyncio.create_subprocess_exec(*command, **options))
-    try:
-        return await asyncio.shield(spawning)
-    except asyncio.CancelledError:
-        await settle(asyncio.ensure_future(_undo_spawn(spawning)))
-        raise
-
-
-async def _undo_spawn(spawning: "asyncio.Future[asyncio.subprocess.Process]") -> None:
-    while not spawning.done():
-        spawning.cancel()
-        await asyncio.wait([spawning], timeout=_SPAWN_CANCEL_TIMEOUT)
-    if not spawning.cancelled() and spawning.exception() is None:
-        process = spawning.result()
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 async def _become_command(handler: SubprocessHandler, report: int) -> None:

@@ -36,9 +36,9 @@ class RankExit:
         start_time: When it was started (seconds since the epoch).
         end_time: When its exit was seen (seconds since the epoch).
         peak_memory: Largest resident size of the rank or of a child it waited for (bytes), or ``None`` where it is not
-            known: it has to be more than the supervisor's own, and nobody may have reaped the rank before the
-            supervisor could look, as the threads of asyncio in Python 3.11 mostly do.
-        cpu_time: Processor time of the rank and the children it waited for (seconds), or ``None`` in the latter case.
+            known: it has to be more than the supervisor's own.
+        cpu_time: Processor time of the rank and the children it waited for (seconds), or ``None`` where not known:
+            somebody else reaped the rank.
         reaped_elsewhere: Another part of the program reaped it (``os.wait()``, a handler of SIGCHLD).
     """
 
@@ -78,7 +78,6 @@ def judge(ending: Ending) -> RankExit:
     """Say what an ending means."""
     code = ending.status.code
     died_of = -code if code is not None and code < 0 else None
-    usage = ending.status.usage
     return RankExit(
         pid=ending.pid,
         exitcode=code,
@@ -86,8 +85,8 @@ def judge(ending: Ending) -> RankExit:
         cause=_cause(code, died_of, ending.sent),
         start_time=ending.start_time,
         end_time=ending.end_time,
-        peak_memory=None if usage is None else usage.peak_memory,
-        cpu_time=None if usage is None else usage.cpu_time,
+        peak_memory=ending.status.peak_memory,
+        cpu_time=ending.status.cpu_time,
         reaped_elsewhere=ending.status.reaped_elsewhere,
     )
 

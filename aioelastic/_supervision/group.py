@@ -117,6 +117,8 @@ class Group:
         self._sent: dict[int, set[int]] = {}
         self._stopped_at: dict[int, float] = {}
         self._owner = loop.create_task(self._own(), name=f"aioelastic: {plan.name}")
+        # Not at the end of _own: the end of the loop can cancel the task before its first step.
+        self._owner.add_done_callback(self._leave_nobody_waiting)
 
     @property
     def state(self) -> GroupState:
@@ -201,9 +203,10 @@ class Group:
             if not isinstance(error, asyncio.CancelledError) and not self.outcome.done():
                 self.outcome.set_exception(error)
             raise
-        finally:
-            self._started.cancel()
-            self.outcome.cancel()
+
+    def _leave_nobody_waiting(self, _: "asyncio.Task[None]") -> None:
+        self._started.cancel()
+        self.outcome.cancel()
 
     async def _start_all(self) -> bool:
         """Start all ranks, or none: then the error is with those who wait for the start."""
@@ -222,9 +225,9 @@ class Group:
         return True
 
     async def _supervise(self) -> None:
-        async with anyio.create_task_group() as watchers:
-            for rank in self.processes:
-                watchers.start_soon(self._watch, rank)
+        # Not anyio's task group: cancelled before a task's first step, it drops the coroutine with a warning.
+        async with asyncio.TaskGroup() as watchers:
+            watching = [watchers.create_task(self._watch(rank)) for rank in self.processes]
             while self._stop is None and not self._failed and len(self._endings) < len(self.processes):
                 self._news.clear()
                 await self._news.wait()
@@ -236,7 +239,8 @@ class Group:
                 while any(rank not in self._endings for rank in self.processes if rank not in survivors):
                     self._news.clear()
                     await self._news.wait()
-            watchers.cancel_scope.cancel()
+            for watch in watching:
+                watch.cancel()
         await self._logs.drain(self._drain_deadlines())
         self.outcome.set_result(await in_thread(self._explain, survivors))
 

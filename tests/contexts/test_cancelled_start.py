@@ -121,8 +121,6 @@ async def test_timed_out() -> None:
         assert _alive() == []
 
 
-# anyio drops a coroutine whose task is cancelled before its first step without closing it.
-@pytest.mark.filterwarnings("ignore:coroutine 'Group._watch' was never awaited")
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize("blocked", [False, True])
 def test_program_ends_during_the_start(make_loop: Callable[[], asyncio.AbstractEventLoop], blocked: bool) -> None:

@@ -68,7 +68,9 @@ async def test_a_deaf_child_does_not_outlive_a_failed_group(tmp_path: Path) -> N
 
     https://github.com/circus-tent/circus/issues/1044
     """
-    async with shell_group(tmp_path, DEAF_CHILD + "exit 3", SLEEP, shutdown_timeout=0.5) as context:
+    deaf_child = DEAF_CHILD.replace("echo ready;", "echo ready; touch deaf;")
+    fails_then = "while ! [ -e deaf ]; do sleep 0.01; done; exit 3"
+    async with shell_group(tmp_path, deaf_child + fails_then, SLEEP, shutdown_timeout=0.5) as context:
         result = await context.wait(timeout=20)
         assert result is not None
         assert list(result.failures) == [0]

@@ -6,7 +6,6 @@ import pty
 import select
 import subprocess
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,45 +15,8 @@ from aioelastic import ExitCause, SpecificationError, Std, start_processes
 from tests.helpers.drivers import LOOPS, driver_command, driver_environment, run_driver
 from tests.helpers.programs import SLEEP, shells
 
-# Case 5 (cancelled starts) fills a file of its own: tests/contexts/test_cancelled_start.py.
-
-BIG_PARENT = """
-heap = bytearray(1 << 30)
-for page in range(0, len(heap), 4096):
-    heap[page] = 1
-worst = 0.0
-async def measure():
-    global worst
-    while True:
-        before = time.perf_counter()
-        await asyncio.sleep(0.001)
-        worst = max(worst, time.perf_counter() - before - 0.001)
-async def main():
-    async with start_processes("warm", "true", {0: ()}) as context:
-        await context.wait()
-    measuring = asyncio.create_task(measure())
-    await asyncio.sleep(0.05)
-    async with start_processes("job", "sleep", dict.fromkeys(range(32), (60,))) as context:
-        assert len(context.pids()) == 32
-        measuring.cancel()
-        await context.close(signal.SIGKILL)
-    print(json.dumps(worst))
-run(main)
-"""
-
-
-def test_starting_from_a_big_process_does_not_block_the_loop(record_property: Callable[[str, object], None]) -> None:
-    """A parent with 1 GB of touched heap starts 32 ranks with no turn of the loop over 50 ms.
-
-    On asyncio's own loop: uvloop copies the page tables at each start (fork), which is out of our hands.
-
-    https://github.com/python/cpython/issues/146181
-    """
-    # The best of three: what else the machine does is none of the library's business.
-    worst = min(float(run_driver(BIG_PARENT, "asyncio")) for _ in range(2))
-    record_property("worst_loop_delay", worst)
-
-    assert worst < 0.05
+# Case 5 (cancelled starts) fills a file of its own: tests/contexts/test_cancelled_start.py. Case 6 (starting from a big
+# process) is a matter of time: benchmarks/start.py measures it.
 
 
 @pytest.mark.parametrize("loop", LOOPS)

@@ -1,7 +1,13 @@
-"""What every test runs under: both kinds of event loop, and a check that nothing is left behind."""
+"""What every test runs under: both kinds of event loop, and a check that nothing is left behind.
+
+And special directories, for those that ask for one.
+"""
 
 import asyncio
+import os
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -33,3 +39,21 @@ async def no_leaks_inside_the_loop() -> AsyncIterator[None]:
     before = Snapshot.take()
     yield
     await before.compare_until_clean_async()
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Path]:
+    """Go to a directory of the test's own, and back."""
+    before = Path.cwd()
+    os.chdir(tmp_path)
+    yield tmp_path
+    os.chdir(before)
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """Make a directory that other users can enter, which pytest's own are not."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name)
+        path.chmod(0o755)
+        yield path

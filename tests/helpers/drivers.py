@@ -13,7 +13,7 @@ LOOPS: Final = ("asyncio", "uvloop")
 """The event loops a driver can be run on; its first argument."""
 
 _PRELUDE = """\
-import asyncio, json, os, resource, signal, sys, time
+import asyncio, json, logging, os, re, resource, signal, sys, time
 from pathlib import Path
 import aioelastic
 from aioelastic import *

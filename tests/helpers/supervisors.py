@@ -4,21 +4,12 @@ import subprocess
 import textwrap
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from aioelastic import RunProcsResult, start_processes
+from tests.helpers.drivers import driver_command
 from tests.helpers.programs import PYTHON, pythons, shells
 from tests.helpers.waiting import PATIENCE
-
-_SUPERVISOR: Final = """
-import asyncio, logging, os, re, resource, signal, sys, time
-from pathlib import Path
-from aioelastic import DefaultLogsSpecs, LogsDest, LogsSpecs, Std, start_processes
-{prelude}
-async def main():
-{body}
-asyncio.run(main())
-"""
 
 
 async def run_shells(*scripts: str, **options: Any) -> RunProcsResult:
@@ -38,9 +29,9 @@ async def run_pythons(*programs: str, **options: Any) -> RunProcsResult:
 
 
 def supervisor(body: str, prelude: str = "") -> list[str]:
-    """Give the command of a process that runs the body of an async function, with the library's names at hand."""
+    """Give the command of a driver that runs the body of an async function, after a prelude at the module's level."""
     body = textwrap.indent(textwrap.dedent(body), "    ")
-    return [PYTHON, "-c", _SUPERVISOR.format(prelude=textwrap.dedent(prelude), body=body)]
+    return driver_command(f"{textwrap.dedent(prelude)}\nasync def main():\n{body}\nrun(main)\n", "asyncio")
 
 
 def supervise(body: str, prelude: str = "", **options: Any) -> "subprocess.CompletedProcess[bytes]":

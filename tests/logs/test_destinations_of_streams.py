@@ -4,35 +4,17 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aioelastic import LogsDest, LogsSpecs, Std
+from aioelastic import LogsDest, Std
+from tests.helpers.log_specs import Own
 from tests.helpers.supervisors import run_pythons, run_shells, supervisor, wait_until
 
 BOTH = "echo out; echo err >&2"
 """One line on each stream."""
-
-
-class Own(LogsSpecs):
-    """A specification of a user: flat files, named by the test."""
-
-    def __init__(self, dest: LogsDest, **options: Any) -> None:
-        super().__init__(**options)
-        self.dest = dest
-
-    @property
-    def root_log_dir(self) -> str | None:
-        """Nowhere in particular."""
-        return None
-
-    def reify(self, envs: Mapping[int, Mapping[str, Any]]) -> LogsDest:
-        """Give what the test wants."""
-        del envs
-        return self.dest
 
 
 def read(path: str | Path) -> str:

@@ -1,40 +1,18 @@
-"""From chunks to records, prefixed blocks and filtered lines."""
+"""From chunks to records and prefixed blocks."""
 
 import re
 import time
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aioelastic._base.defaults import LINE_LIMIT
-from aioelastic._errors.exceptions import SpecificationError, SpecificationTypeError
-from aioelastic._logs.lines import (
-    CUT_MARK,
-    Cut,
-    FilterEntry,
-    LineCutter,
-    LineFilter,
-    check_filters,
-    prefixed,
-)
+from aioelastic._logs.lines import CUT_MARK, Cut, LineCutter, prefixed
 from aioelastic._logs.terminal import TerminalSanitiser, close_colours
-
-LIMIT = 68
-"""The smallest limit, so that short examples reach it."""
+from tests.helpers.streams import LIMIT, STREAMS, cut, in_chunks
 
 PREFIX = b"[trainer0]:"
-
-
-def cut(chunks: Iterable[bytes], *, terminal: bool = False, limit: int = LIMIT) -> bytes:
-    """Give all records of a stream that comes in these chunks."""
-    cutter = LineCutter(terminal=terminal, limit=limit)
-    cuts = [*map(cutter.feed, chunks), cutter.finish()]
-
-    assert not any(one.continues for one in cuts)
-    return b"".join(one.data for one in cuts)
 
 
 def overflow(run: bytes, limit: int, *, terminal: bool) -> int:
@@ -79,54 +57,15 @@ def naive(stream: bytes, *, terminal: bool, limit: int = LIMIT) -> bytes:
     return close_colours(output) if terminal else output
 
 
-bits = st.sampled_from(
-    [
-        *(
-            b"\n",
-            b"\r",
-            b"\r\n",
-            b"x",
-            b"10%",
-            b"error",
-            b"x" * 33,
-            b"x" * LIMIT,
-            b"x" * (LIMIT + 1),
-            b"y" * 200,
-        ),
-        *(
-            "é".encode(),
-            "é".encode() * 40,
-            "😀".encode() * 20,
-            "你".encode() * 50,
-            b"\xf0\x9f",
-            b"\x80",
-            b"\xff" * 30,
-        ),
-        *(b"\x00", b"\x1b", b"\x1b[31m", b"\x1b[1;38;2;10;20;30m", b"\x1b[0m", b"\x1b[31mz" * 30, b"\x1b[K"),
-    ]
-)
-streams = st.lists(bits | st.binary(max_size=6), max_size=16).map(b"".join)
-lines = st.lists(
-    st.sampled_from([b"\n", b"\n", b"ab", b"a", b"error", b"]:", b":", b"\xff", "é".encode(), b"\xe2", b"\x00"]),
-    max_size=20,
-).map(lambda parts: b"".join((*parts, b"\n")))
-
-
-def in_chunks(stream: bytes, data: st.DataObject) -> list[bytes]:
-    """Divide a stream at places of hypothesis' choice."""
-    bounds = [0, *sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8))), len(stream)]
-    return [stream[start:end] for start, end in pairwise(bounds)]
-
-
 class TestRecords:
     """What `LineCutter` gives when no partial is taken."""
 
-    @given(stream=streams, terminal=st.booleans())
+    @given(stream=STREAMS, terminal=st.booleans())
     def test_is_what_the_naive_definition_says(self, stream: bytes, *, terminal: bool) -> None:
         """A stream in one chunk gives what going through it byte by byte gives."""
         assert cut([stream], terminal=terminal) == naive(stream, terminal=terminal)
 
-    @given(stream=streams, terminal=st.booleans(), data=st.data())
+    @given(stream=STREAMS, terminal=st.booleans(), data=st.data())
     def test_chunks_make_no_difference(self, stream: bytes, *, terminal: bool, data: st.DataObject) -> None:
         """However the stream is divided, the records are the same."""
         whole = cut([stream], terminal=terminal)
@@ -134,7 +73,7 @@ class TestRecords:
         assert cut(in_chunks(stream, data), terminal=terminal) == whole
         assert cut((stream[at : at + 1] for at in range(len(stream))), terminal=terminal) == whole
 
-    @given(stream=streams, terminal=st.booleans(), data=st.data())
+    @given(stream=STREAMS, terminal=st.booleans(), data=st.data())
     def test_each_block_is_of_whole_records(self, stream: bytes, *, terminal: bool, data: st.DataObject) -> None:
         """A block ends with a record end; on no terminal that is always a line end, and no other is in it."""
         cutter = LineCutter(terminal=terminal, limit=LIMIT)
@@ -145,7 +84,7 @@ class TestRecords:
         assert all(not block.data or block.data.endswith(ends) for block in blocks)
         assert terminal or not any(b"\r" in block.data for block in blocks)
 
-    @given(stream=streams, terminal=st.booleans())
+    @given(stream=STREAMS, terminal=st.booleans())
     def test_no_record_is_longer_than_limit_and_mark(self, stream: bytes, *, terminal: bool) -> None:
         """The limit holds for every record, apart from the mark and the end of its colours."""
         records = re.split(rb"[\r\n]", cut([stream], terminal=terminal))
@@ -153,7 +92,7 @@ class TestRecords:
         extra = len(CUT_MARK) + terminal * len(b"\x1b[0m")
         assert max(map(len, records)) <= LIMIT + extra
 
-    @given(stream=streams.map(lambda stream: stream.replace(b"\r", b"")), data=st.data())
+    @given(stream=STREAMS.map(lambda stream: stream.replace(b"\r", b"")), data=st.data())
     def test_without_prefixes_it_is_the_input(self, stream: bytes, data: st.DataObject) -> None:
         """Without carriage returns and overlong lines, every byte is given as it came."""
         cutter = LineCutter(terminal=False)
@@ -266,129 +205,6 @@ class TestLongLines:
             LineCutter(terminal=True, limit=LIMIT - 1)
 
 
-class TestPartials:
-    """Lines that are shown before they end."""
-
-    def test_the_rest_continues(self) -> None:
-        """A prompt is handed out once, and the rest of its line comes as a continuation."""
-        cutter = LineCutter(terminal=False)
-        assert cutter.feed(b"done\nname? ") == Cut(b"done\n", continues=False)
-        assert cutter.partial == b"name? "
-
-        assert cutter.take_partial() == Cut(b"name? ", continues=False)
-
-        assert cutter.partial == b""
-        assert cutter.feed(b"Jo") == Cut(b"", continues=False)
-        assert cutter.take_partial() == Cut(b"Jo", continues=True)
-        assert cutter.feed(b"\nnext\n") == Cut(b"\nnext\n", continues=True)
-        assert cutter.feed(b"new\n") == Cut(b"new\n", continues=False)
-
-    @pytest.mark.parametrize("terminal", [False, True])
-    def test_the_end_of_the_stream_ends_it(self, *, terminal: bool) -> None:
-        """A shown line without an end gets one at the end of the stream."""
-        cutter = LineCutter(terminal=terminal)
-        cutter.feed(b"name? ")
-        cutter.take_partial()
-
-        assert cutter.finish() == Cut(b"\n", continues=True)
-        assert cutter.finish() == Cut(b"", continues=False)
-
-    @pytest.mark.parametrize("tail", [b"10%\r", b"\r10%", b"10%\r20%", b"\r"])
-    def test_a_progress_bar_is_not_offered(self, tail: bytes) -> None:
-        """On no terminal a pending tail with a carriage return waits for the line's end."""
-        cutter = LineCutter(terminal=False)
-        cutter.feed(tail)
-
-        assert cutter.partial == b""
-
-    @pytest.mark.parametrize(
-        ("chunks", "shown"),
-        [
-            ([b"\r20%", b"\r30%\n"], b"\n30%\n"),
-            ([b"x\r20%", b"\r", b"\n"], b"\n20%\n"),
-            ([b"x\r20%\r", b"\r\n"], b"\n20%\n"),
-            ([b"\r", b"\n"], b"\n"),
-            ([b"\r\r\r", b"\n"], b"\n"),
-            ([b"x\r\r", b"\n"], b"x\n"),
-            ([b"x\r\n"], b"x\n"),
-            ([b"\r20%\nnext\r\n"], b"\n20%\nnext\n"),
-        ],
-    )
-    def test_a_bar_after_a_shown_beginning(self, chunks: list[bytes], shown: bytes) -> None:
-        """On no terminal the shown line is closed, and a last state newer than it is a record of its own."""
-        cutter = LineCutter(terminal=False)
-        cutter.feed(b"10%")
-        cutter.take_partial()
-
-        cuts = [one for one in map(cutter.feed, chunks) if one.data]
-
-        assert cuts == [Cut(shown, continues=True)]
-
-    def test_a_bar_after_a_shown_beginning_may_end_the_stream(self) -> None:
-        """The last state comes at the end of the stream too."""
-        cutter = LineCutter(terminal=False)
-        cutter.feed(b"10%")
-        cutter.take_partial()
-        cutter.feed(b"\r20%")
-
-        assert cutter.finish() == Cut(b"\n20%\n", continues=True)
-
-    def test_a_bar_on_a_terminal_is_offered_state_by_state(self) -> None:
-        """On a terminal each state shows after a silence, whichever side its carriage return is on."""
-        cutter = LineCutter(terminal=True)
-        cutter.feed(b"\r10%")
-        assert cutter.take_partial() == Cut(b"10%", continues=False)
-
-        assert cutter.feed(b"\r20%\r") == Cut(b"\r", continues=True)
-        assert cutter.take_partial() == Cut(b"20%", continues=False)
-        assert cutter.feed(b"\n") == Cut(b"\n", continues=True)
-
-    @pytest.mark.parametrize("terminal", [False, True])
-    def test_an_unfinished_character_is_kept_back(self, *, terminal: bool) -> None:
-        """A partial ends with a whole character."""
-        cutter = LineCutter(terminal=terminal)
-        cutter.feed("naé".encode()[:-1])
-
-        assert cutter.take_partial().data == b"na"
-        assert cutter.feed(b"\xa9\n").data == "é\n".encode()
-
-    def test_sequences_do_not_leak(self) -> None:
-        """A partial for a terminal has whole colours only, closed, and nothing of other sequences."""
-        cutter = LineCutter(terminal=True)
-        cutter.feed(b"\x1b[31mname? \x1b[2")
-
-        assert cutter.partial == b"\x1b[31mname? \x1b[0m"
-        assert cutter.take_partial().data == b"\x1b[31mname? \x1b[0m"
-        assert cutter.feed(b"Jx\n") == Cut(b"x\n", continues=True)
-
-    def test_what_is_shown_counts_for_the_limit(self) -> None:
-        """A line that is shown in parts is cut where it would be otherwise."""
-        cutter = LineCutter(terminal=False, limit=LIMIT)
-        cutter.feed(b"x" * LIMIT)
-        cutter.take_partial()
-
-        assert cutter.feed(b"y" * (LIMIT + 1)) == Cut(
-            CUT_MARK + b"\n" + b"y" * LIMIT + CUT_MARK + b"\n", continues=True
-        )
-        assert cutter.finish() == Cut(b"y\n", continues=False)
-
-    @given(stream=streams.map(lambda stream: stream.replace(b"\r", b"")), data=st.data())
-    def test_partials_change_no_line(self, stream: bytes, data: st.DataObject) -> None:
-        """Without carriage returns, what is shown is the same with partials as without."""
-        cutter = LineCutter(terminal=False, limit=LIMIT)
-        shown = b""
-        for chunk in in_chunks(stream, data):
-            shown += cutter.feed(chunk).data
-            if data.draw(st.booleans()):
-                shown += cutter.take_partial().data
-
-        shown += cutter.finish().data
-
-        if max(map(len, stream.split(b"\n"))) <= LIMIT:
-            assert shown == cut([stream])
-        assert shown.replace(CUT_MARK + b"\n", b"").removesuffix(b"\n") == stream.removesuffix(b"\n")
-
-
 class TestPrefixed:
     """Prefixes."""
 
@@ -408,105 +224,3 @@ class TestPrefixed:
     def test_no_prefix(self) -> None:
         """An empty prefix changes nothing."""
         assert prefixed(b"a\nb\r", b"") == b"a\nb\r"
-
-
-def naive_select(entries: Sequence[FilterEntry], prefix: str, block: bytes) -> bytes:
-    """Select line by line, as `LineFilter` is defined."""
-    selected = b""
-    for line in block.split(b"\n")[:-1]:
-        raw = prefix.encode() + line
-        text = raw.decode(errors="replace")
-        if any(
-            entry.encode(errors="surrogateescape") in raw if isinstance(entry, str) else entry.search(text)
-            for entry in entries
-        ):
-            selected += raw + b"\n"
-    return selected
-
-
-words = st.text(alphabet="aber:]é\n\udcff", max_size=4)
-patterns = st.sampled_from(["^a", "b$", r"\Aa.*b\Z", ":e", r"é|\ufffd", "(?s)a.b", r"a\s", "(?<=:)a"]).map(re.compile)
-
-
-class TestFilter:
-    """`LineFilter`."""
-
-    @given(
-        entries=st.lists(words, max_size=3) | st.lists(words | patterns, max_size=3),
-        prefix=st.text(alphabet="ab:]é", max_size=4),
-        block=lines,
-    )
-    def test_is_what_the_naive_definition_says(self, entries: list[FilterEntry], prefix: str, block: bytes) -> None:
-        """It selects what looking at each prefixed line selects."""
-        assert LineFilter(entries, prefix.encode()).select(block) == naive_select(entries, prefix, block)
-
-    @pytest.mark.parametrize(
-        ("entries", "selected"),
-        [
-            ([], b""),
-            (["nothing"], b""),
-            (["two"], b"P0:two\n"),
-            (["o"], b"P0:one\nP0:two\n"),
-            (["three", "one"], b"P0:one\nP0:three\n"),
-            ([""], b"P0:one\nP0:two\nP0:three\n"),
-            (["0:"], b"P0:one\nP0:two\nP0:three\n"),
-            (["0:t"], b"P0:two\nP0:three\n"),
-            (["P0:o"], b"P0:one\n"),
-            ([re.compile("^P0:t.*e$")], b"P0:three\n"),
-            ([re.compile("tw"), "ee"], b"P0:two\nP0:three\n"),
-            (["one\n"], b""),
-            (["\ntwo"], b""),
-            ([":one\ntwo"], b""),
-        ],
-    )
-    def test_any_entry_will_do(self, entries: list[FilterEntry], selected: bytes) -> None:
-        """Text is a substring, a pattern is searched for, both in the prefixed line without its end."""
-        assert LineFilter(entries, b"P0:").select(b"one\ntwo\nthree\n") == selected
-
-    @pytest.mark.parametrize("count", [1, 5, 1000])
-    @pytest.mark.parametrize("words", [["hit"], [":hi", "other"], ["h", "i", "t"]])
-    def test_few_and_many_hits(self, words: list[FilterEntry], count: int) -> None:
-        """Whichever way is faster for the number of hits, the lines are the same."""
-        block = b"miss\nhit 1\nxhit\n" * count
-
-        assert LineFilter(words, b"P:").select(block) == naive_select(words, "P:", block)
-
-    def test_text_of_raw_bytes_is_found(self) -> None:
-        """Text from ``os.fsdecode`` finds the bytes that it stands for; patterns see a replacement."""
-        block = b"a\xff\nb\n"
-
-        assert LineFilter(["\udcff"], b"").select(block) == b"a\xff\n"
-        assert LineFilter([re.compile("\ufffd")], b"").select(block) == b"a\xff\n"
-
-    def test_an_empty_block_has_no_lines(self) -> None:
-        """Nothing is selected from nothing, not even by what selects everything."""
-        for entries in ([""], ["x"], [re.compile("")]):
-            assert LineFilter(entries, b"P:").select(b"") == b""
-
-
-class TestCheckFilters:
-    """`check_filters`."""
-
-    def test_gives_a_tuple(self) -> None:
-        """A list is taken as it is, and no list is an empty one."""
-        pattern = re.compile("x")
-
-        assert check_filters("f", ["a", pattern]) == ("a", pattern)
-        assert check_filters("f", []) == check_filters("f", None) == ()
-
-    @pytest.mark.parametrize("filters", ["ERROR", re.compile("ERROR"), b"ERROR", 3])
-    def test_no_list(self, filters: object) -> None:
-        """A bare entry is a mistake that the message mends."""
-        with pytest.raises(SpecificationTypeError, match=r"^duplicate_stdout_filters is .*: pass a list .*\['?.*ERROR"):
-            check_filters("duplicate_stdout_filters", filters)
-
-    @pytest.mark.parametrize("entry", [b"x", re.compile(b"x"), None, 3])
-    def test_an_entry_of_another_type(self, entry: object) -> None:
-        """The message says which entry it is."""
-        with pytest.raises(SpecificationTypeError, match=rf"^f\[1\] is {re.escape(repr(entry))}: an entry is"):
-            check_filters("f", ["fine", entry])
-
-    def test_text_that_no_output_can_have(self) -> None:
-        """A lone surrogate that stands for no byte is refused."""
-        with pytest.raises(SpecificationError, match=r"f\[0\] is .*no output has"):
-            check_filters("f", ["\ud800"])

@@ -7,13 +7,12 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from aioelastic import LogsDest, LogsSpecs, Std, start_processes
+from aioelastic import LogsDest, Std, start_processes
+from tests.helpers.log_specs import Own
 from tests.helpers.programs import shells
 from tests.helpers.supervisors import run_shells, supervisor, wait_until
 from tests.helpers.waiting import until_written
@@ -21,24 +20,6 @@ from tests.helpers.waiting import until_written
 LINES = 300_000
 NUMBERS = "".join(f"{number}\n" for number in range(1, LINES + 1)).encode()
 SHOWN = NUMBERS.replace(b"\n", b"\n[job0]:").removesuffix(b"[job0]:").join([b"[job0]:", b""])
-
-
-class Own(LogsSpecs):
-    """A specification that names the test's own files."""
-
-    def __init__(self, dest: LogsDest) -> None:
-        super().__init__()
-        self.dest = dest
-
-    @property
-    def root_log_dir(self) -> str | None:
-        """Nowhere in particular."""
-        return None
-
-    def reify(self, envs: Mapping[int, Mapping[str, Any]]) -> LogsDest:
-        """Give what the test wants."""
-        del envs
-        return self.dest
 
 
 def teed(path: str, filtered: str = "") -> Own:
@@ -90,10 +71,9 @@ def test_a_stuck_console_holds_up_nothing(tmp_path: Path) -> None:
 
 def test_a_warning_does_not_wait_for_the_console_it_is_about(tmp_path: Path) -> None:
     """Where logging goes to the stuck console itself, the warning is stuck there, and the result comes all the same."""
-    body = timed(shells(f"seq 1 {LINES}"), tmp_path, 0.3).replace(
-        "file=sys.stderr", f"file=open('{tmp_path}/said', 'a')"
-    )
-    with subprocess.Popen(supervisor(body), stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as job:
+    prelude = f"said = open('{tmp_path}/said', 'a')"
+    body = timed(shells(f"seq 1 {LINES}"), tmp_path, 0.3).replace("file=sys.stderr", "file=said")
+    with subprocess.Popen(supervisor(body, prelude), stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as job:
         assert job.stdout is not None
         assert job.wait(30) == 0
         job.stdout.read()

@@ -15,6 +15,7 @@ from aioelastic._logs.lines import FilterEntry
 from aioelastic._logs.specs import LogsSpecs
 from aioelastic._processes.command_line import check_cwd, command_line, find_command, rank_environment
 from aioelastic._processes.rank_process import RankProcess
+from aioelastic._processes.signal_state import needs_exec_step
 from aioelastic._processes.subprocess_handler import SubprocessHandler, start_command
 
 
@@ -76,6 +77,7 @@ class SubprocessContext(PContext):
         self._commands = {rank: command_line(entrypoint, self._args[rank], rank) for rank in ranks}
         self._cwd_asked = cwd
         self._cwd: str | None = None
+        self._by_step: bool | None = None
         self._handlers: dict[int, SubprocessHandler] = {}
 
     @property
@@ -96,6 +98,8 @@ class SubprocessContext(PContext):
     async def _start_rank(
         self, rank: int, stdio: Mapping[StreamName, int | None], on_exit: Callable[[], None]
     ) -> RankProcess:
+        if self._by_step is None:
+            self._by_step = needs_exec_step()
         handler = await start_command(
             self._commands[rank],
             self._environment(rank),
@@ -103,6 +107,7 @@ class SubprocessContext(PContext):
             cwd=self._cwd,
             stdout=stdio["stdout"],
             stderr=stdio["stderr"],
+            by_step=self._by_step,
             on_exit=on_exit,
         )
         self._handlers[rank] = handler

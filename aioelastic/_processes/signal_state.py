@@ -38,19 +38,22 @@ async def exec_outcome(report: int) -> None:
         raise OSError(int(number), os.strerror(int(number)))
 
 
-def exec_step(command: tuple[str, ...], env: Mapping[str, str]) -> ExecStep | None:
-    """Wrap a command where its signal state would be wrong, or give ``None`` where a plain start does.
+def needs_exec_step() -> bool:
+    """Tell whether a command started from this thread would inherit a signal state that it should not start with.
 
     An exec resets handled signals by itself; blocked ones and ignored ones stay.
+    """
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    return bool(sys.executable) and bool(blocked or not ignored_signals() <= INHERITED_IGNORED)
+
+
+def exec_step(command: tuple[str, ...], env: Mapping[str, str]) -> ExecStep:
+    """Wrap a command, so that it starts with the signal state it should.
 
     Args:
         command: Program and arguments.
         env: The whole environment.
     """
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    plain = not blocked and ignored_signals() <= INHERITED_IGNORED
-    if plain or not sys.executable:
-        return None
     report, status = os.pipe()
     ignored = ",".join(map(str, sorted(INHERITED_IGNORED)))
     dropped = "" if "LC_CTYPE" in env else "LC_CTYPE"

@@ -17,7 +17,7 @@ from aioelastic._processes.child import Child, start_child
 from aioelastic._processes.command_line import command_line, find_command, rank_environment
 from aioelastic._processes.process_handles import signal_member
 from aioelastic._processes.rank_process import ExitStatus
-from aioelastic._processes.signal_state import exec_outcome, exec_step
+from aioelastic._processes.signal_state import exec_outcome, exec_step, needs_exec_step
 from aioelastic._processes.stdio import stdio_argument
 from aioelastic._processes.system_table import SystemTable
 
@@ -147,6 +147,7 @@ async def get_subprocess_handler(
                 local_rank=local_rank_id,
                 stdout=descriptors[0],
                 stderr=descriptors[1],
+                by_step=needs_exec_step(),
             )
         )
         try:
@@ -165,6 +166,7 @@ async def start_command(
     cwd: str | None = None,
     stdout: int | None = None,
     stderr: int | None = None,
+    by_step: bool,
     on_exit: Callable[[], None] | None = None,
 ) -> SubprocessHandler:
     """Start a checked command as a rank.
@@ -176,6 +178,8 @@ async def start_command(
         cwd: Its working directory.
         stdout: Descriptor to hand over (the caller closes its own), or ``None`` to inherit.
         stderr: The same for standard error.
+        by_step: Whether the exec step has to set its signal state (`needs_exec_step`; asked once for a whole group, as
+            it takes as long as a start).
         on_exit: Called on the loop as soon as the exit is seen, before anything else is done about it.
 
     Raises:
@@ -183,7 +187,7 @@ async def start_command(
     """
     with contextlib.ExitStack() as opened:
         try:
-            step = exec_step(command, environment)
+            step = exec_step(command, environment) if by_step else None
             if step is not None:
                 opened.callback(os.close, step.report)
             with contextlib.ExitStack() as handed:

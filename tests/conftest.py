@@ -20,6 +20,12 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def libuv() -> None:
+    """Have libuv open the pipe for signals that it keeps for the life of the program."""
+    uvloop.new_event_loop().close()
+
+
 @pytest.fixture(autouse=True)
 def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test that leaves a process, a descriptor, a thread or a task behind."""

@@ -73,7 +73,7 @@ async def test_deaf_ranks_share_one_deadline(tmp_path: Path) -> None:
     async with shell_group(tmp_path, *[DEAF] * 8) as context:
         began = time.monotonic()
         await within(2.5, context.close(timeout=0.5))
-        assert time.monotonic() - began >= 0.5
+        assert time.monotonic() - began > 0.49
 
         assert not any(is_alive(pid) for pid in context.pids().values())
         exits = (await result_of(context)).exits
@@ -159,7 +159,7 @@ async def test_a_shorter_timeout_hurries_a_close_under_way(tmp_path: Path) -> No
         longer = asyncio.create_task(context.close(timeout=90))
         began = time.monotonic()
         await within(5, context.close(timeout=0.3))
-        assert time.monotonic() - began >= 0.3
+        assert time.monotonic() - began > 0.29
         await asyncio.gather(closing, longer)
 
 

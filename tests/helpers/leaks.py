@@ -1,12 +1,12 @@
 """Taking stock of what a program holds: child processes, descriptors, threads, tasks."""
 
 import asyncio
+import contextlib
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 PATIENCE = 3.0
 """Seconds in which what is on its way out must be gone (a watcher thread of asyncio 3.11, a zombie)."""
@@ -29,7 +29,7 @@ class Snapshot:
         except RuntimeError:
             tasks = frozenset()
         return cls(
-            processes=frozenset(child.pid for child in psutil.Process().children(recursive=True)),
+            processes=frozenset(_descendants("self")),
             descriptors=_descriptors(),
             threads=frozenset(threading.enumerate()),
             tasks=tasks,
@@ -68,6 +68,15 @@ def _current() -> frozenset["asyncio.Task[object]"]:
     except RuntimeError:
         return frozenset()
     return frozenset() if task is None else frozenset([task])
+
+
+def _descendants(pid: int | str) -> Iterator[int]:
+    # Not psutil's: it reads every process of the machine, twice for each of two thousand tests.
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                yield child
+                yield from _descendants(child)
 
 
 def _descriptors() -> dict[int, str]:

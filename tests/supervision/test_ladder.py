@@ -64,7 +64,8 @@ async def test_a_deaf_group_gets_sigkill_after_the_grace() -> None:
     assert await ladder.descend(order(TERM, 0.2)) == {}
     assert rank.signals == [TERM, CONT, KILL]
     assert told == [(0, TERM), (0, KILL)]
-    assert time.monotonic() - began >= 0.2
+    # uvloop's clock is that of its last turn, in whole milliseconds.
+    assert time.monotonic() - began > 0.19
 
 
 async def test_sigkill_needs_no_continue() -> None:
@@ -101,7 +102,7 @@ async def test_all_ranks_share_one_grace() -> None:
     began = time.monotonic()
 
     assert await descent(table, *ranks)[0].descend(order(TERM, 0.2)) == {}
-    assert 0.2 <= time.monotonic() - began < 1.5
+    assert 0.19 <= time.monotonic() - began < 1.5
 
 
 async def test_a_step_reads_the_table_once_for_the_whole_group() -> None:

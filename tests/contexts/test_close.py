@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from aioelastic import ExitCause, GroupState, PContext, RunProcsResult
-from tests.helpers.groups import python_group, shell_group, spoken_pid, until_status, written
+from tests.helpers.groups import FAILS_ON_GO, python_group, shell_group, spoken_pid, until_status, written
 from tests.helpers.programs import DEAF, SLEEP
 from tests.helpers.waiting import is_alive, until, until_written
 
@@ -165,7 +165,8 @@ async def test_a_shorter_timeout_hurries_a_close_under_way(tmp_path: Path) -> No
 
 async def test_a_close_hurries_a_group_that_ends_because_of_a_failure(tmp_path: Path) -> None:
     """The grace of the context is cut by the timeout of a close."""
-    async with shell_group(tmp_path, DEAF, "exit 3", shutdown_timeout=60) as context:
+    async with shell_group(tmp_path, DEAF, FAILS_ON_GO, shutdown_timeout=60) as context:
+        (tmp_path / "go").touch()
         await until(lambda: context.state is GroupState.STOPPING)
         await within(5, context.close(timeout=0.1))
         assert list((await result_of(context)).failures) == [1]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aioelastic import ChildFailedError, ProcessFailure, RunProcsResult, Std
-from tests.helpers.groups import WAITS_FOR, python_group, shell_group
+from tests.helpers.groups import FAILS_ON_GO, WAITS_FOR, python_group, shell_group
 from tests.helpers.programs import SLEEP
 from tests.helpers.waiting import until
 
@@ -206,6 +206,7 @@ async def test_a_failure_passes_through_a_supervisor_that_is_a_rank_itself(tmp_p
 
 async def test_the_root_cause_is_known_while_the_others_still_stop(tmp_path: Path) -> None:
     """The repr names the failed rank before the result is there."""
-    async with shell_group(tmp_path, SLEEP.replace("exec", "trap '' TERM; echo ready;"), "exit 3") as context:
+    async with shell_group(tmp_path, SLEEP.replace("exec", "trap '' TERM; echo ready;"), FAILS_ON_GO) as context:
+        (tmp_path / "go").touch()
         await until(lambda: "rank 1 exited with 3" in repr(context))
         await asyncio.gather(context.close(timeout=0), context.wait())

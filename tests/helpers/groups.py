@@ -14,6 +14,9 @@ from tests.helpers.waiting import until, until_written
 WAITS_FOR = "while ! [ -e {sign} ]; do sleep 0.01; done"
 """Has a shell wait for a file, in its working directory."""
 
+FAILS_ON_GO = WAITS_FOR.format(sign="go") + "; exit 3"
+"""Fails as soon as there is a file ``go``: to be made once the other ranks are ready for that."""
+
 
 @asynccontextmanager
 async def shell_group(folder: Path, *scripts: str, **options: Any) -> AsyncIterator[PContext]:

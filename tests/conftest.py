@@ -9,10 +9,15 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
+import hypothesis
 import pytest
 import uvloop
 
 from tests.helpers.leaks import Snapshot
+
+# Speed is measured in benchmarks/, and a busy machine is no failure.
+hypothesis.settings.register_profile("unhurried", deadline=None)
+hypothesis.settings.load_profile("unhurried")
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import uvloop
 
 from aioelastic import PContext, Std, start_processes
+from tests.helpers.leaks import descendants
 from tests.helpers.programs import SLEEP, shells
+from tests.helpers.waiting import is_alive
 
 RANKS = shells(SLEEP, SLEEP, SLEEP, SLEEP)
 STEPS = 201
@@ -25,9 +26,8 @@ STEPS = 201
 
 
 def _alive() -> list[int]:
-    """Give the pids of our children that run; on Python 3.11 asyncio's threads may still be about to reap others."""
-    children = psutil.Process().children(recursive=True)
-    return [child.pid for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    """Give the pids of our descendants that run."""
+    return [pid for pid in descendants("self") if is_alive(pid)]
 
 
 async def _end(task: "asyncio.Task[PContext]") -> bool:

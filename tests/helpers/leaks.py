@@ -29,7 +29,7 @@ class Snapshot:
         except RuntimeError:
             tasks = frozenset()
         return cls(
-            processes=frozenset(_descendants("self")),
+            processes=frozenset(descendants("self")),
             descriptors=_descriptors(),
             threads=frozenset(threading.enumerate()),
             tasks=tasks,
@@ -70,13 +70,14 @@ def _current() -> frozenset["asyncio.Task[object]"]:
     return frozenset() if task is None else frozenset([task])
 
 
-def _descendants(pid: int | str) -> Iterator[int]:
+def descendants(pid: int | str) -> Iterator[int]:
+    """Give the pids of a process's children and of theirs, zombies included."""
     # Not psutil's: it reads every process of the machine, twice for each of two thousand tests.
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
             for child in map(int, task.read_text().split()):
                 yield child
-                yield from _descendants(child)
+                yield from descendants(child)
 
 
 def _descriptors() -> dict[int, str]:

@@ -9,8 +9,12 @@ import anyio
 from aioelastic._base.defaults import REAP_TIMEOUT
 from aioelastic._processes.rank_process import ProcessTable, RankProcess
 
-_RESEND_KILL = 0.5
-"""Seconds between two rounds of SIGKILL: a fork can have slipped through between the look and the signal."""
+_LOOK_AGAIN = 0.5
+"""Seconds after which the table is looked at again although nothing that is awaited has ended.
+
+A fork can have slipped through between the look and the signal, and a process that opens a session of its own leaves
+the rank's without any event: it would be waited for until the deadline.
+"""
 
 
 class StopOrder:
@@ -67,13 +71,14 @@ class Ladder:
             self.send(order.signal, alive)
             with order.grace():
                 while alive:
-                    await self._table.wait_gone(_pids(alive))
+                    with anyio.move_on_after(_LOOK_AGAIN):
+                        await self._table.wait_gone(_pids(alive))
                     alive = self.survey()
         if alive:
             with anyio.move_on_after(REAP_TIMEOUT):
                 while alive := self.survey():
                     self.send(signal.SIGKILL, alive)
-                    with anyio.move_on_after(_RESEND_KILL):
+                    with anyio.move_on_after(_LOOK_AGAIN):
                         await self._table.wait_gone(_pids(alive))
             alive = self.survey()
         return alive

@@ -12,7 +12,7 @@ import pytest
 
 from aioelastic import ExitCause, GroupState, PContext, RunProcsResult
 from tests.helpers.groups import FAILS_ON_GO, python_group, shell_group, spoken_pid, until_status, written
-from tests.helpers.programs import DEAF, SLEEP
+from tests.helpers.programs import DEAF, PYTHON, SLEEP
 from tests.helpers.waiting import is_alive, until, until_written
 
 SAYS_BYE = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
@@ -249,3 +249,19 @@ async def test_closes_that_race_with_the_natural_end_lose_nothing(tmp_path: Path
             assert result is not None
             assert sorted(result.exits) == [0, 1]
             assert not result.is_failed()
+
+
+async def test_a_member_that_leaves_the_session_is_not_waited_for(tmp_path: Path) -> None:
+    """A process that opens a session of its own after it was seen does not hold back the end until the deadline."""
+    program = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nos.setsid()\ntime.sleep(60)"
+    script = f"trap '' TERM; {PYTHON} -c \"{program}\" & echo child $!; echo ready; exit 0"
+    async with shell_group(tmp_path, script, SLEEP, shutdown_timeout=60) as context:
+        leaver = spoken_pid(context, 0)
+        closing = asyncio.create_task(context.close())
+        await until(lambda: context.state is GroupState.STOPPING, "the close")
+        (tmp_path / "go").touch()
+        try:
+            await asyncio.wait_for(closing, 30)
+            assert is_alive(leaver)
+        finally:
+            os.kill(leaver, signal.SIGKILL)

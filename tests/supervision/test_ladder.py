@@ -21,7 +21,7 @@ TERM, CONT, KILL = int(signal.SIGTERM), int(signal.SIGCONT), int(signal.SIGKILL)
 def short_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have SIGKILL's bound be short."""
     monkeypatch.setattr(ladder_module, "REAP_TIMEOUT", 0.3)
-    monkeypatch.setattr(ladder_module, "_RESEND_KILL", 0.1)
+    monkeypatch.setattr(ladder_module, "_LOOK_AGAIN", 0.1)
 
 
 @pytest.fixture

@@ -4,9 +4,6 @@ import os
 from collections.abc import Mapping
 from typing import TypeAlias
 
-LocalRank: TypeAlias = int
-"""A worker's number within its group, 0..n-1."""
-
 StrPath: TypeAlias = str | os.PathLike[str]
 """A path as people pass it."""
 

@@ -19,7 +19,7 @@ CHUNK_BYTES: Final = 64 * 1024
 """Bytes taken from one stream in one turn of the event loop.
 
 Larger chunks raise the throughput of one stream and the loop's delay with it; with several streams on two
-cores they lower both (measured by ``benchmarks/throughput.py``).
+cores they lower the throughput, too. ``benchmarks/throughput.py`` shows both for the value that stands here.
 """
 
 PIPE_BYTES: Final = 1024 * 1024

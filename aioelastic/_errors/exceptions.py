@@ -8,6 +8,7 @@
     │   └── RanksError (RuntimeError)            ... ranks missing, or ranks that do not exist
     ├── RankStartError (OSError)                 a rank could not start; nothing is left running
     │   └── also FileNotFoundError, PermissionError, ... by its errno
+    ├── LogDirectoryError (OSError)           the log directory cannot be used (module ``_logs.destinations``)
     ├── DescriptorLimitError (OSError)           too few open files for the group; nothing was started
     ├── ContextStateError (RuntimeError)         a method called before start, twice, or after close
     └── ChildFailedError                         ranks failed (module ``child_failed``)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aioelastic._contexts.context import PContext as PContext
+    from aioelastic._contexts.multiprocess_context import MultiprocessContext as MultiprocessContext
     from aioelastic._contexts.results import RunProcsResult as RunProcsResult
     from aioelastic._contexts.subprocess_context import SubprocessContext as SubprocessContext
     from aioelastic._errors.child_failed import ChildFailedError as ChildFailedError
@@ -47,6 +48,7 @@ _HOMES = {
     "LogDirectoryError": "_logs.destinations",
     "LogsDest": "_logs.destinations",
     "LogsSpecs": "_logs.specs",
+    "MultiprocessContext": "_contexts.multiprocess_context",
     "PContext": "_contexts.context",
     "ProcessFailure": "_errors.process_failure",
     "RankExit": "_supervision.exits",
@@ -77,6 +79,7 @@ __all__ = [
     "LogDirectoryError",
     "LogsDest",
     "LogsSpecs",
+    "MultiprocessContext",
     "PContext",
     "ProcessFailure",
     "RankExit",

@@ -40,7 +40,7 @@ def start_processes(
     shutdown_timeout: float = SHUTDOWN_TIMEOUT,
     drain_timeout: float = DRAIN_TIMEOUT,
 ) -> "Starting":
-    """Start n copies of a command as one supervised group.
+    """Start n copies of a command, or of a function, as one supervised group.
 
     Await it for the running context, or use it in ``async with``, which closes the context on leaving. The arguments
     are checked when it is called, and what only the disk knows of them when it is awaited, before anything starts.
@@ -50,16 +50,22 @@ def start_processes(
     Each rank leads a session of its own, with stdin from /dev/null, no blocked signals, and the supervisor's
     environment below its own variables. Nothing of the supervisor's world is changed: no handler, mask or variable.
 
+    A function runs in a process of `multiprocessing` each, and its values come back in the result. A script that starts
+    functions by "spawn" or "forkserver" is imported again by each rank, so what it does goes under
+    ``if __name__ == "__main__":``. Lambdas, closures and what a notebook defines need cloudpickle, or "fork".
+
     Cancellation while it starts leaves nothing.
 
     Args:
         name: A short name of the group, shown before its lines.
-        entrypoint: The program: a path, or a name looked up in each rank's PATH.
-        args: Rank -> its arguments, each made text; a bare ``str`` is one argument.
-        envs: Rank -> its variables; ``None`` as a value removes an inherited one.
+        entrypoint: The program: a path, or a name looked up in each rank's PATH. Or a function, plain or ``async def``.
+        args: Rank -> its arguments; a bare ``str`` is one argument. Those of a command are each made text.
+        envs: Rank -> its variables; ``None`` as a value removes an inherited one. They are in force before a function's
+            module is imported (spawn, forkserver).
         logs_specs: Where the output goes; or use ``log_dir``, ``redirects``, ``tee`` and ``local_ranks_filter``.
         log_line_prefixes: Rank -> what stands before its lines on the console; ``[name rank]:`` when not given.
-        start_method: For functions only; "spawn", "fork" or "forkserver".
+        start_method: For functions only: "spawn" (a new interpreter), "fork" (a copy of this program: quick, and as
+            safe as its threads let it be) or "forkserver" (a copy of a clean process).
         numa_options: Must be ``None``: binding to NUMA nodes is not built yet.
         duplicate_stdout_filters: Prefixed lines of teed stdouts that contain any of these (``str``: substring,
             ``re.Pattern``: search) are copied to one file.
@@ -74,10 +80,11 @@ def start_processes(
         drain_timeout: Seconds from a rank's exit to the end of its logs, although somebody still holds its pipe.
 
     Returns:
-        What gives the running `PContext`, a `SubprocessContext` for a command.
+        What gives the running `PContext`: a `SubprocessContext` for a command, a `MultiprocessContext` for a function.
 
     Raises:
         SpecificationError: An argument that cannot be used; its subclasses say of which kind.
+        ContextStateError: When awaited: a rank that is importing the main module starts functions itself.
         RankStartError: When awaited: a rank could not start; also the `OSError` that `subprocess` would raise.
         DescriptorLimitError: When awaited: the limit of open files cannot hold the group.
         OSError: When awaited: the log directory cannot be used.
@@ -104,25 +111,22 @@ def start_processes(
         logs_specs = DefaultLogsSpecs(log_dir, redirects, tee, local_ranks_filter)
     elif given:
         raise SpecificationError(f"logs_specs and {', '.join(given)} say the same thing twice: give one of them")
-    if not isinstance(entrypoint, str | os.PathLike):
+    common: dict[str, Any] = {
+        "cwd": cwd,
+        "death_sig": death_sig,
+        "shutdown_timeout": shutdown_timeout,
+        "drain_timeout": drain_timeout,
+    }
+    places = log_line_prefixes, numa_options, duplicate_stdout_filters, duplicate_stderr_filters
+    if isinstance(entrypoint, str | os.PathLike):
+        return Starting(SubprocessContext(name, entrypoint, args, envs, logs_specs, *places, **common))
+    if not callable(entrypoint):
         kind = type(entrypoint).__name__
-        raise SpecificationTypeError(f"entrypoint is a {kind}: only commands (text or a path) can be started yet")
-    context = SubprocessContext(
-        name,
-        entrypoint,
-        args,
-        envs,
-        logs_specs,
-        log_line_prefixes,
-        numa_options,
-        duplicate_stdout_filters,
-        duplicate_stderr_filters,
-        cwd=cwd,
-        death_sig=death_sig,
-        shutdown_timeout=shutdown_timeout,
-        drain_timeout=drain_timeout,
-    )
-    return Starting(context)
+        raise SpecificationTypeError(f"entrypoint is of type {kind}: give a command (text or a path) or a function")
+    # Loads multiprocessing, which groups of commands have no use for.
+    from aioelastic._contexts.multiprocess_context import MultiprocessContext  # noqa: PLC0415 - see above
+
+    return Starting(MultiprocessContext(name, entrypoint, args, envs, start_method, logs_specs, *places, **common))
 
 
 class Starting(Coroutine[Any, Any, PContext], AbstractAsyncContextManager[PContext]):

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -36,6 +37,18 @@ def test_the_readmes_first_program_does_what_it_says(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert sorted(lines[:3]) == [f"[hello{rank}]:hello from {rank}" for rank in range(3)]
     assert lines[3:] == ["{2: 1}"]
+
+
+def test_the_readmes_program_with_a_function_does_what_it_says(tmp_path: Path) -> None:
+    """The README's second program, in a script of its own, prints the squares."""
+    program = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    script = tmp_path / "squares.py"
+    script.write_text(program)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    printed = subprocess.check_output([sys.executable, script], text=True, timeout=60, env=environment)
+
+    assert printed == "{0: 0, 1: 1, 2: 4, 3: 9}\n"
 
 
 def test_the_quickstart_shows_success_and_root_cause(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ PUBLIC = [
     "LogDirectoryError",
     "LogsDest",
     "LogsSpecs",
+    "MultiprocessContext",
     "PContext",
     "ProcessFailure",
     "RankExit",

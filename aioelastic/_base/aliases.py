@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 StrPath: TypeAlias = str | os.PathLike[str]
 """A path as people pass it."""
@@ -12,3 +12,6 @@ EnvValue: TypeAlias = str | os.PathLike[str] | int | float | None
 
 Environment: TypeAlias = Mapping[str, EnvValue]
 """Variables of one rank as people pass them."""
+
+StartMethod: TypeAlias = Literal["spawn", "fork", "forkserver"]
+"""How a function rank's process comes into being, in the words of `multiprocessing`."""

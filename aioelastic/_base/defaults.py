@@ -15,6 +15,9 @@ DRAIN_TIMEOUT: Final = 5.0
 REAP_TIMEOUT: Final = 5.0
 """Seconds a process may take to die of SIGKILL before it is called unkillable (uninterruptible sleep)."""
 
+FORK_SERVER_TIMEOUT: Final = 120.0
+"""Seconds for the fork server to fork a rank: the first time it imports what the program has it preload."""
+
 CHUNK_BYTES: Final = 64 * 1024
 """Bytes taken from one stream in one turn of the event loop.
 

@@ -1,6 +1,7 @@
 """What the caller holds of a group: `PContext`."""
 
 import asyncio
+import os
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from aioelastic._base.threads import in_thread
 from aioelastic._contexts.checks import checked_limit, checked_name, checked_prefixes, checked_seconds, checked_signal
 from aioelastic._contexts.descriptors import check_descriptors
 from aioelastic._contexts.results import RunProcsResult
+from aioelastic._errors.error_files import ERROR_FILE_VARIABLE
 from aioelastic._errors.exceptions import ContextStateError, SpecificationTypeError
 from aioelastic._logs.destinations import LogsDest
 from aioelastic._logs.group_logs import GroupLogs, StreamName
@@ -38,6 +40,9 @@ class PContext(ABC):
         stderrs: Rank -> path of its stderr log, ``""`` for the console; known once it is started.
         error_files: Rank -> path of its error file, ``""`` for none; known once it is started.
     """
+
+    _descriptors_per_rank = 1
+    """Descriptors that one rank takes in the supervisor beyond its output: the handle by which its exit is seen."""
 
     def __init__(
         self,
@@ -83,6 +88,7 @@ class PContext(ABC):
         self._closed = False
         self._dest: LogsDest | None = None
         self._result: RunProcsResult | None = None
+        self._logs_wait_for_start = False
 
     @property
     def state(self) -> GroupState:
@@ -164,6 +170,7 @@ class PContext(ABC):
         if self._result is None:
             outcome = group.outcome.result()
             self._result = RunProcsResult(
+                return_values=self._return_values(),
                 failures=outcome.failures,
                 stdouts=self.stdouts,
                 stderrs=self.stderrs,
@@ -228,15 +235,27 @@ class PContext(ABC):
     ) -> RankProcess:
         """Start one rank, with the given descriptors as its stdout and stderr (``None``: inherit)."""
 
+    def _return_values(self) -> dict[int, Any]:
+        """Give what functions have returned: rank -> value."""
+        return {}
+
+    def _environment(self, rank: int) -> dict[str, str]:
+        """Give a rank's variables; without an error file it must not inherit the supervisor's own."""
+        own = {**self._envs[rank], ERROR_FILE_VARIABLE: self.error_files.get(rank) or None}
+        return rank_environment(os.environ, own, rank)
+
     async def _start(self) -> None:
-        await in_thread(load_backend)
-        await in_thread(self._prepare)
-        dest = await in_thread(self._logs_specs.reify, {rank: dict(env) for rank, env in self._envs.items()})
+        dest = await in_thread(self._prepare_and_reify)
         try:
             await self._start_with(dest)
         except BaseException:
             await self._discard(dest)
             raise
+
+    def _prepare_and_reify(self) -> LogsDest:
+        load_backend()
+        self._prepare()
+        return self._logs_specs.reify({rank: dict(env) for rank, env in self._envs.items()})
 
     async def _start_with(self, dest: LogsDest) -> None:
         self._take_destinations(dest)
@@ -247,8 +266,12 @@ class PContext(ABC):
             stdout_filtered=bool(self._stdout_filters),
             stderr_filtered=bool(self._stderr_filters),
         )
-        check_descriptors(routes)
-        logs = GroupLogs(routes, self._prefixes, {"stdout": self._stdout_filters, "stderr": self._stderr_filters})
+        check_descriptors(routes, self._descriptors_per_rank)
+        filters: dict[StreamName, Sequence[FilterEntry]] = {
+            "stdout": self._stdout_filters,
+            "stderr": self._stderr_filters,
+        }
+        logs = GroupLogs(routes, self._prefixes, filters, wait_for_start=self._logs_wait_for_start)
         try:
             await logs.open()
             self._refuse_if_closed()

@@ -8,12 +8,11 @@ from typing import Any
 from aioelastic._base.aliases import Environment, StrPath
 from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, SHUTDOWN_TIMEOUT
 from aioelastic._contexts.context import PContext
-from aioelastic._errors.error_files import ERROR_FILE_VARIABLE
 from aioelastic._errors.exceptions import RankStartError, SpecificationError
 from aioelastic._logs.group_logs import StreamName
 from aioelastic._logs.lines import FilterEntry
 from aioelastic._logs.specs import LogsSpecs
-from aioelastic._processes.command_line import check_cwd, command_line, find_command, rank_environment
+from aioelastic._processes.command_line import check_cwd, command_line, find_command
 from aioelastic._processes.rank_process import RankProcess
 from aioelastic._processes.signal_state import needs_exec_step
 from aioelastic._processes.subprocess_handler import SubprocessHandler, start_command
@@ -112,8 +111,3 @@ class SubprocessContext(PContext):
         )
         self._handlers[rank] = handler
         return handler
-
-    def _environment(self, rank: int) -> dict[str, str]:
-        """Give a rank's variables; without an error file it must not inherit the supervisor's own."""
-        own = {**self._envs[rank], ERROR_FILE_VARIABLE: self.error_files.get(rank) or None}
-        return rank_environment(os.environ, own, rank)

@@ -61,7 +61,7 @@ class ErrorHandler:
             if not write_first(path, exception_data(e)):
                 _log("debug", "%s exists: %s came later and is not recorded", path, type(e).__name__)
         except Exception as error:  # noqa: BLE001 - the user's exception must go on
-            _log("warning", "could not record %s in %s: %s", type(e).__name__, path, _text_of(error))
+            _log("warning", "could not record %s in %s: %s", type(e).__name__, path, text_of(error))
 
     def dump_error_file(self, rootcause_error_file: str, error_code: int = 0) -> bool:
         """Copy the error file of a rank of ours over this process's own, for whoever supervises this process.
@@ -87,7 +87,7 @@ class ErrorHandler:
         try:
             write_over(path, found.data)
         except Exception as error:  # noqa: BLE001 - the user's exception must go on
-            _log("warning", "could not pass on %s as %s: %s", rootcause_error_file, path, _text_of(error))
+            _log("warning", "could not pass on %s as %s: %s", rootcause_error_file, path, text_of(error))
             return False
         return True
 
@@ -140,10 +140,19 @@ def exception_data(e: BaseException) -> dict[str, Any]:
         "timestamp": str(now // 1_000_000_000),
         "timestamp_ns": str(now),
     }
-    return {"message": {"message": _text_of(e), "extraInfo": extra}}
+    return {"message": {"message": text_of(e), "extraInfo": extra}}
 
 
-def _text_of(e: BaseException) -> str:
+def text_of(e: BaseException) -> str:
+    """Name an exception with its text, even if asking for that fails.
+
+    Args:
+        e: The exception.
+
+    Example:
+        >>> text_of(KeyError("x"))
+        "KeyError: 'x'"
+    """
     name = type(e).__name__
     try:
         text = str(e)
@@ -164,7 +173,7 @@ def _callstack(e: BaseException) -> str:
     except Exception as error:  # noqa: BLE001 - an exception with hostile attributes is still recorded
         problem = f"<formatting the exception failed with {type(error).__name__}>"
     frames = "".join(traceback.format_tb(e.__traceback__))
-    return f"Traceback (most recent call last):\n{frames}{_text_of(e)}\n{problem}\n"
+    return f"Traceback (most recent call last):\n{frames}{text_of(e)}\n{problem}\n"
 
 
 def _log(level: Literal["debug", "warning"], text: str, *args: object) -> None:

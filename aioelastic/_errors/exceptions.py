@@ -10,7 +10,8 @@
     │   └── also FileNotFoundError, PermissionError, ... by its errno
     ├── LogDirectoryError (OSError)           the log directory cannot be used (module ``_logs.destinations``)
     ├── DescriptorLimitError (OSError)           too few open files for the group; nothing was started
-    ├── ContextStateError (RuntimeError)         a method called before start, twice, or after close
+    ├── ContextStateError (RuntimeError)         a method called before start, twice, or after close; or in a rank
+    │                                            that is still importing the main module
     └── ChildFailedError                         ranks failed (module ``child_failed``)
 """
 
@@ -206,4 +207,8 @@ class DescriptorLimitError(AioelasticError, OSError):
 
 
 class ContextStateError(AioelasticError, RuntimeError):
-    """A context was used before it was started, started twice, or started after it was closed."""
+    """A context was used when it could not be: before its start, for a second start, after it was closed.
+
+    You also get it in a rank that starts functions while it is still importing the program's main module: the program
+    has no ``if __name__ == "__main__":``, and each rank would start ranks of its own without end.
+    """

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aioelastic._base import signals
-from aioelastic._errors.error_files import ErrorFile, read_error_file
+from aioelastic._errors.error_files import ErrorFile, parse_error_file, read_error_file
 from aioelastic._errors.log_tail import log_tail, printable
 
 NOT_AVAILABLE: Final = "<N/A>"
@@ -39,6 +39,7 @@ class ProcessFailure:
         stderr_file: The log of its stderr, ``""`` when it went to the console.
         started_at: When the rank was started, in seconds since 1970, if the supervisor knows.
         exited_at: When the rank ended, in seconds since 1970, if the supervisor knows.
+        report: What the rank told of its exception in place of an error file, as the bytes of one.
         reason: What the supervisor knows about the failure beyond the exit code (no value came back, say).
         error_file_data: The JSON object of the error file; ``{"message": "<NONE>"}`` without a usable one.
         message: Why it failed: the error file's innermost message, else the signal, reason or exit code
@@ -61,16 +62,18 @@ class ProcessFailure:
     started_at: float | None = field(default=None, kw_only=True)
     exited_at: float | None = field(default=None, kw_only=True)
     reason: str = field(default="", kw_only=True)
+    report: bytes = field(default=b"", kw_only=True, repr=False)
     error_file_data: dict[str, Any] = field(init=False)
     message: str = field(init=False)
     timestamp: float = field(init=False)
     _traceback: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        found = read_error_file(self.error_file)
+        written = read_error_file(self.error_file)
+        found = written if written is not None or not self.report else parse_error_file(self.report)
         data = found.data if found is not None and "message" in found.data else {"message": NO_MESSAGE}
         values = {
-            "error_file": self.error_file if found is not None else NOT_AVAILABLE,
+            "error_file": self.error_file if written is not None else NOT_AVAILABLE,
             "error_file_data": data,
             "message": (found.message if found is not None else "") or self._message_without(found),
             "timestamp": self._time(found),

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Hashable, Sequence
 from typing import Any, Literal, TextIO
 
+from aioelastic._base.private_descriptors import close_private, keep_private
 from aioelastic._base.threads import BlockingThreads
 from aioelastic._logs.outlets import Giver, Outlet, Sink, write_all
 
@@ -165,7 +166,7 @@ def _own_descriptor(stream: TextIO) -> int | None:
     if not isinstance(stream, io.TextIOWrapper):
         return None
     try:
-        return os.dup(stream.fileno())
+        return keep_private(os.dup(stream.fileno()))
     except (OSError, ValueError):
         return None
 
@@ -194,7 +195,7 @@ class _DescriptorSink:
 
     def close(self) -> None:
         """Close our duplicate."""
-        os.close(self._descriptor)
+        close_private(self._descriptor)
 
 
 class _ObjectSink:
@@ -218,3 +219,13 @@ class _ObjectSink:
 
     def close(self) -> None:
         """Leave the object to its owner."""
+
+
+def _forget_consoles() -> None:
+    """Let a forked child have consoles of its own: the threads of these were not forked, and any lock may be held."""
+    global _registry_lock  # noqa: PLW0603 - as threading does it
+    _registry_lock = threading.Lock()
+    _consoles.clear()
+
+
+os.register_at_fork(after_in_child=_forget_consoles)

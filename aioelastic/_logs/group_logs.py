@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 import anyio
 
 from aioelastic._base.defaults import PIPE_BYTES
+from aioelastic._base.private_descriptors import close_private, keep_private
 from aioelastic._base.threads import BlockingThreads, Mailbox, in_thread
 from aioelastic._errors.exceptions import RankStartError
 from aioelastic._logs.buffers import RankFile, Spool, SpooledFile, StreamBuffer, open_spool
@@ -52,6 +53,7 @@ class GroupLogs:
         routes: The ways of each rank's streams.
         prefixes: Rank -> what stands before its lines.
         filters: What the filtered copies look for.
+        wait_for_start: Leave what the ranks write in their pipes until `flow` is called.
     """
 
     def __init__(
@@ -59,6 +61,8 @@ class GroupLogs:
         routes: Sequence[RankRoutes],
         prefixes: Mapping[int, str],
         filters: Mapping[StreamName, Sequence[FilterEntry]],
+        *,
+        wait_for_start: bool = False,
     ) -> None:
         self._routes = routes
         self._prefixes = prefixes
@@ -73,6 +77,7 @@ class GroupLogs:
         self._filtered: dict[StreamName, Outlet] = {}
         self._consoles: dict[StreamName, Console] = {}
         self._pumps: dict[int, list[StreamPump]] = {}
+        self._flowing = not wait_for_start
         pumped = sum(route.way is Way.PUMP for ways in routes for route in ways)
         self._pipe_bytes = min(PIPE_BYTES, _PIPE_BUDGET // max(1, pumped))
 
@@ -82,7 +87,8 @@ class GroupLogs:
         Raises:
             RankStartError: A file cannot be opened.
         """
-        filtered = await in_thread(self._open_files)
+        opens = any(route.file or route.way is Way.PUMP for ways in self._routes for route in ways)
+        filtered = await in_thread(self._open_files) if opens else {}
         for stream, path in filtered.items():
             sink = FileSink(self._filtered_files.pop(stream), f"filtered copy {path!r}")
             self._filtered[stream] = Outlet(sink, self._threads.submit)
@@ -105,6 +111,14 @@ class GroupLogs:
                 raise RankStartError(rank, (), None, error, doing="get a way for its output") from error
             yield stdio
 
+    def flow(self) -> None:
+        """Let the pumps work, if they had to wait: all ranks are started."""
+        if not self._flowing:
+            self._flowing = True
+            for pumps in self._pumps.values():
+                for pump in pumps:
+                    pump.begin()
+
     async def drain(self, deadlines: Mapping[int, float]) -> None:
         """See all streams to their end, within bounds, and close everything.
 
@@ -122,7 +136,7 @@ class GroupLogs:
             self._drained = True
             for unused in (self._files, self._spools, self._filtered_files):
                 while unused:
-                    os.close(unused.popitem()[1])
+                    close_private(unused.popitem()[1])
         for outlet in self._filtered.values():
             outlet.close()
         await self._threads.close()
@@ -156,7 +170,7 @@ class GroupLogs:
         """Keep a descriptor for whoever needs it; for nobody if the opening was cancelled meanwhile."""
         with self._opening:
             if not self._drained:
-                opened[key] = descriptor
+                opened[key] = keep_private(descriptor)
                 return
         os.close(descriptor)
 
@@ -180,12 +194,12 @@ class GroupLogs:
         if route.way is Way.PUMP:
             return self._pipe(rank, stream, route, handed)
         descriptor = self._files.pop((rank, stream)) if route.file else os.open(os.devnull, os.O_WRONLY)
-        handed.callback(os.close, descriptor)
+        handed.callback(close_private, descriptor)
         return descriptor
 
     def _pipe(self, rank: int, stream: StreamName, route: Route, handed: contextlib.ExitStack) -> int:
         reading, writing = os.pipe()
-        handed.callback(os.close, writing)
+        handed.callback(close_private, keep_private(writing))
         if self._pipe_bytes > _DEFAULT_PIPE_BYTES and hasattr(fcntl, "F_SETPIPE_SZ"):
             with contextlib.suppress(OSError):  # over the user's share of pipe memory: the default size does, too
                 fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, self._pipe_bytes)
@@ -194,7 +208,10 @@ class GroupLogs:
             StreamCopy(target, LineCutter(terminal=terminal), buffer, self._mailbox)
             for target, terminal in self._targets(rank, stream, route)
         ]
-        self._pumps.setdefault(rank, []).append(StreamPump(reading, buffer, copies))
+        pump = StreamPump(reading, buffer, copies)
+        self._pumps.setdefault(rank, []).append(pump)
+        if self._flowing:
+            pump.begin()
         return writing
 
     def _buffer(self, rank: int, stream: StreamName, route: Route) -> StreamBuffer:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from aioelastic._base.private_descriptors import close_private
 from aioelastic._base.threads import BlockingThreads, Mailbox
 
 logger = logging.getLogger("aioelastic")
@@ -202,7 +203,7 @@ class FileSink:
 
     def close(self) -> None:
         """Close the descriptor."""
-        os.close(self.descriptor)
+        close_private(self.descriptor)
 
 
 def write_all(descriptor: int, pieces: Sequence[bytes]) -> None:

@@ -13,6 +13,7 @@ import os
 from collections.abc import Sequence
 
 from aioelastic._base.defaults import CHUNK_BYTES, PIPE_BYTES
+from aioelastic._base.private_descriptors import close_private, keep_private
 from aioelastic._logs.buffers import StreamBuffer
 from aioelastic._logs.copies import StreamCopy
 
@@ -21,7 +22,7 @@ _BACKLOG_LIMIT = 4 * CHUNK_BYTES
 
 
 class StreamPump:
-    """Pumps one stream until its end, or until it is cut.
+    """Pumps one stream from `begin` until its end, or until it is cut.
 
     Attributes:
         done: The task that ends the stream: the copies have it all, the file is closed.
@@ -29,13 +30,17 @@ class StreamPump:
 
     def __init__(self, source: int, buffer: StreamBuffer, copies: Sequence[StreamCopy]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._source = source
+        self._source = keep_private(source)
         self._buffer = buffer
         self._copies = copies
         self._ended = self._loop.create_future()
         self.done = self._loop.create_task(self._finish())
         os.set_blocking(source, False)
-        self._loop.add_reader(source, self._on_readable)
+
+    def begin(self) -> None:
+        """Start to read."""
+        if not self._ended.done():
+            self._loop.add_reader(self._source, self._on_readable)
 
     @property
     def at_end(self) -> "asyncio.Future[None]":
@@ -91,7 +96,7 @@ class StreamPump:
         if self._ended.done():
             return
         self._loop.remove_reader(self._source)
-        os.close(self._source)
+        close_private(self._source)
         self._ended.set_result(None)
 
     async def _finish(self) -> None:

@@ -10,14 +10,13 @@ the kernel's order and can be asked without the loop. The caller gets it as the 
 """
 
 import asyncio
-import os
 import signal
 import subprocess
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from aioelastic._processes.exit_status import reap
-from aioelastic._processes.process_handles import handle_has_exited, has_handles
+from aioelastic._processes.exit_watch import HandleWatch
+from aioelastic._processes.process_handles import has_handles
 from aioelastic._processes.rank_process import ExitStatus
 
 UNKNOWN_CODE = 255
@@ -25,10 +24,12 @@ UNKNOWN_CODE = 255
 
 
 class Child(Protocol):
-    """A started child."""
+    """A started process that will be reaped by nobody but this program, or told of by who reaps it."""
 
-    process: asyncio.subprocess.Process
-    """The child as asyncio shows it."""
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        ...
 
     def has_exited(self) -> bool:
         """Ask the kernel, not the event loop, whether it has ended."""
@@ -38,8 +39,25 @@ class Child(Protocol):
         """Wait for its end; any number of tasks may."""
         ...
 
+    def send_signal(self, number: int) -> None:
+        """Signal the process itself, without its group.
 
-async def start_child(command: tuple[str, ...], on_exit: Callable[[], None] | None, **options: Any) -> Child:
+        Raises:
+            ProcessLookupError: It has ended.
+        """
+        ...
+
+
+class CommandChild(Child, Protocol):
+    """A child that runs a command."""
+
+    @property
+    def process(self) -> asyncio.subprocess.Process:
+        """The child as asyncio shows it."""
+        ...
+
+
+async def start_child(command: tuple[str, ...], on_exit: Callable[[], None] | None, **options: Any) -> CommandChild:
     """Start a command.
 
     Args:
@@ -62,32 +80,32 @@ async def start_child(command: tuple[str, ...], on_exit: Callable[[], None] | No
 
 
 class _HeldChild(asyncio.SubprocessTransport):
-    """A child held by handle (`Child`), and the transport of its `asyncio.subprocess.Process`."""
+    """A child held by handle (`CommandChild`), and the transport of its `asyncio.subprocess.Process`."""
 
     def __init__(self, popen: "subprocess.Popen[bytes]", on_exit: Callable[[], None] | None) -> None:
         super().__init__()
-        self._loop = asyncio.get_running_loop()
         self._popen = popen
-        self._on_exit = on_exit
-        self._ended: asyncio.Future[ExitStatus] = self._loop.create_future()
-        self._handle = os.pidfd_open(popen.pid)
-        self._loop.add_reader(self._handle, self._see_exit)
-        protocol = asyncio.subprocess.SubprocessStreamProtocol(limit=2**16, loop=self._loop)
-        self.process = asyncio.subprocess.Process(self, protocol, self._loop)
+        self._watch = HandleWatch(popen.pid, self._tell_popen, on_exit)
+        loop = asyncio.get_running_loop()
+        protocol = asyncio.subprocess.SubprocessStreamProtocol(limit=2**16, loop=loop)
+        self.process = asyncio.subprocess.Process(self, protocol, loop)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
 
     def has_exited(self) -> bool:
         """Ask the kernel whether it has ended."""
-        return self._ended.done() or handle_has_exited(self._handle)
+        return self._watch.has_exited()
 
     async def wait_status(self) -> ExitStatus:
         """Wait for its end."""
-        if not self._ended.done():
-            await asyncio.wait([self._ended])
-        return self._ended.result()
+        return await self._watch.wait_status()
 
     async def _wait(self) -> int:
         """Wait for its end; `asyncio.subprocess.Process.wait` calls this."""
-        return _code(await self.wait_status())
+        return exit_code(await self.wait_status())
 
     def get_pid(self) -> int:
         """Give its process id."""
@@ -95,16 +113,15 @@ class _HeldChild(asyncio.SubprocessTransport):
 
     def get_returncode(self) -> int | None:
         """Give its exit code, or ``None`` while it runs."""
-        return _code(self._ended.result()) if self._ended.done() else None
+        status = self._watch.status
+        return None if status is None else exit_code(status)
 
     def get_pipe_transport(self, fd: int) -> None:
         """Give no pipe: there is none."""
 
-    def send_signal(self, signal: int) -> None:
+    def send_signal(self, number: int) -> None:
         """Signal the process itself, without its group."""
-        if self._ended.done():
-            raise ProcessLookupError(self._popen.pid)
-        _send(self._handle, signal)
+        self._watch.send_signal(number)
 
     def terminate(self) -> None:
         """Send SIGTERM to the process itself."""
@@ -114,23 +131,22 @@ class _HeldChild(asyncio.SubprocessTransport):
         """Send SIGKILL to the process itself."""
         self.send_signal(signal.SIGKILL)
 
-    def _see_exit(self) -> None:
-        self._loop.remove_reader(self._handle)
-        status = reap(self._popen.pid, self._handle)
-        os.close(self._handle)
-        # Known to Popen, too, or it would complain that the process still runs, and reap by number.
-        self._popen.returncode = _code(status)
-        self._ended.set_result(status)
-        if self._on_exit is not None:
-            self._on_exit()
+    def _tell_popen(self, status: ExitStatus) -> None:
+        # Or it would complain that the process still runs, and reap by number.
+        self._popen.returncode = exit_code(status)
 
 
 class _LoopChild:
-    """A child watched by asyncio (`Child`), where processes cannot be held by handle."""
+    """A child watched by asyncio (`CommandChild`), where processes cannot be held by handle."""
 
     def __init__(self, process: asyncio.subprocess.Process, on_exit: Callable[[], None] | None) -> None:
         self.process = process
         self._on_exit = on_exit
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
 
     def has_exited(self) -> bool:
         """Tell whether the loop has seen its end."""
@@ -144,10 +160,11 @@ class _LoopChild:
             on_exit()
         return ExitStatus(code=code)
 
+    def send_signal(self, number: int) -> None:
+        """Signal the process itself."""
+        self.process.send_signal(number)
 
-def _code(status: ExitStatus) -> int:
+
+def exit_code(status: ExitStatus) -> int:
+    """Give the code that those are told who know no unknown ones."""
     return UNKNOWN_CODE if status.code is None else status.code
-
-
-def _send(handle: int, number: int) -> None:
-    signal.pidfd_send_signal(handle, number)

@@ -8,7 +8,7 @@ import errno
 import os
 import resource
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -84,6 +84,30 @@ def group_size(args: object, envs: object) -> int:
     return nprocs
 
 
+def rank_arguments(args: object, local_rank: int) -> tuple[Any, ...]:
+    """Give a rank's arguments; text is one argument and not a row of letters.
+
+    Args:
+        args: A tuple or list of anything, or a single ``str``, ``bytes`` or path.
+        local_rank: The rank, for the error.
+
+    Raises:
+        SpecificationTypeError: It is of another type.
+
+    Example:
+        >>> rank_arguments("hello", 0)
+        ('hello',)
+    """
+    if isinstance(args, str | bytes | os.PathLike):
+        return (args,)
+    if isinstance(args, tuple | list):
+        return tuple(args)
+    raise SpecificationTypeError(
+        f"args of rank {local_rank} must be a tuple of arguments, or one str, not {type(args).__name__}: "
+        "a single argument of another type is written (argument,)"
+    )
+
+
 def command_line(entrypoint: StrPath, args: object, local_rank: int) -> tuple[str, ...]:
     """Make the words of a rank's command, the program first.
 
@@ -114,7 +138,7 @@ def command_line(entrypoint: StrPath, args: object, local_rank: int) -> tuple[st
     if not program:
         raise SpecificationError("entrypoint is empty: name a program")
     words = [_passable(str.__str__(program), "entrypoint")]
-    for index, value in enumerate(_arguments(args, local_rank)):
+    for index, value in enumerate(rank_arguments(args, local_rank)):
         place = f"args of rank {local_rank}, index {index},"
         words.append(_passable(_argument_text(value, place), place))
     return tuple(words)
@@ -233,18 +257,6 @@ def check_cwd(cwd: object) -> str | None:
         raise _os_error(errno.EACCES, path)
     # Not abspath: it drops "link/..", which is another directory where link is a symlink.
     return str(Path(path).absolute())
-
-
-def _arguments(args: object, local_rank: int) -> Iterator[Any]:
-    """Give a rank's arguments one by one; text is one argument and not a row of letters."""
-    if isinstance(args, str | bytes | os.PathLike):
-        return iter((args,))
-    if isinstance(args, tuple | list):
-        return iter(args)
-    raise SpecificationTypeError(
-        f"args of rank {local_rank} must be a tuple of arguments, or one str, not {type(args).__name__}: "
-        "a single argument of another type is written (argument,)"
-    )
 
 
 def _argument_text(value: object, place: str) -> str:

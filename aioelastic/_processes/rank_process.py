@@ -15,12 +15,16 @@ class ExitStatus:
         reaped_elsewhere: Another part of the program reaped the process.
         peak_memory: Largest resident size of it or of a child it waited for (bytes), or ``None`` where not known.
         cpu_time: Processor time of it and of the children it waited for (seconds), or ``None`` where not known.
+        problem: Why it is a failure in spite of code 0 (a function rank without a value), or ``""``.
+        report: The record of its exception where it has no error file, as the bytes of one, or ``b""``.
     """
 
     code: int | None
     reaped_elsewhere: bool = False
     peak_memory: int | None = None
     cpu_time: float | None = None
+    problem: str = ""
+    report: bytes = b""
 
 
 class RankProcess(Protocol):

@@ -38,3 +38,20 @@ def stdio_argument(number: int, descriptor: int | None, opened: contextlib.ExitS
         return None
     opened.callback(os.close, fresh)
     return fresh
+
+
+def stdio_descriptor(number: int, descriptor: int | None, opened: contextlib.ExitStack) -> int:
+    """Give what `stdio_argument` gives, but always a descriptor that can be handed over.
+
+    Args:
+        number: 1 or 2.
+        descriptor: What to hand over, or ``None`` to inherit.
+        opened: Closes what was opened here, after the start.
+    """
+    chosen = stdio_argument(number, descriptor, opened)
+    if chosen is None:
+        return number
+    if chosen == asyncio.subprocess.DEVNULL:
+        chosen = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        opened.callback(os.close, chosen)
+    return chosen

@@ -13,10 +13,10 @@ from aioelastic._base.shielding import settle
 from aioelastic._base.threads import in_thread
 from aioelastic._errors.exceptions import RankStartError, SpecificationError
 from aioelastic._logs.files import open_log
-from aioelastic._processes.child import Child, start_child
+from aioelastic._processes.child import CommandChild, start_child
 from aioelastic._processes.command_line import command_line, find_command, rank_environment
-from aioelastic._processes.process_handles import signal_member
 from aioelastic._processes.rank_process import ExitStatus
+from aioelastic._processes.session import signal_session
 from aioelastic._processes.signal_state import exec_outcome, exec_step, needs_exec_step
 from aioelastic._processes.stdio import stdio_argument
 from aioelastic._processes.system_table import SystemTable
@@ -31,7 +31,7 @@ class SubprocessHandler:
         global_rank: The number in its ``RANK`` variable, or ``None`` without one.
     """
 
-    def __init__(self, child: Child, local_rank_id: int, global_rank: int | None = None) -> None:
+    def __init__(self, child: CommandChild, local_rank_id: int, global_rank: int | None = None) -> None:
         self.proc = child.process
         self.local_rank_id = local_rank_id
         self.global_rank = global_rank
@@ -76,15 +76,7 @@ class SubprocessHandler:
 
     def signal_group(self, number: int, members: Collection[int]) -> None:
         """Send a signal to the process group at once, and to the given members of the session outside it."""
-        leader = self.pid
-        group_is_ours = not self._child.has_exited()
-        if group_is_ours:
-            # The leader is not even a zombie, so its number is still its own, and the group is reached in one go.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(leader, number)
-        for member in members:
-            if not (group_is_ours and _group_of(member) == leader):
-                signal_member(member, leader, number)
+        signal_session(self._child, number, members)
 
     def __repr__(self) -> str:
         state = "exited" if self.has_exited() else "running"
@@ -246,11 +238,4 @@ def _global_rank(environment: Mapping[str, str]) -> int | None:
     try:
         return int(environment["RANK"])
     except (KeyError, ValueError):
-        return None
-
-
-def _group_of(pid: int) -> int | None:
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
         return None

@@ -100,8 +100,8 @@ def _cause(code: int | None, died_of: int | None, sent: Collection[int]) -> Exit
 
 
 def is_failure(ending: Ending) -> bool:
-    """Tell whether an ending by itself is a failure: not 0, and before we asked the rank to stop."""
-    return not ending.sent and ending.status.code != 0
+    """Tell whether an ending by itself is a failure: not 0 or without a value, and before we asked the rank to stop."""
+    return not ending.sent and (ending.status.code != 0 or bool(ending.status.problem))
 
 
 def failed_before_stop(ending: Ending, recorded_at: float, precision: float) -> bool:

@@ -223,6 +223,7 @@ class Group:
                 return False
             # A start takes the loop a millisecond; hundreds in a row must not take it a second.
             await asyncio.sleep(0)
+        self._logs.flow()
         self._started.set_result(None)
         return True
 
@@ -244,7 +245,9 @@ class Group:
             for watch in watching:
                 watch.cancel()
         await self._logs.drain(self._drain_deadlines())
-        self.outcome.set_result(await in_thread(self._explain, survivors))
+        clean = all(each.status.code == 0 and not each.status.problem for each in self._endings.values())
+        # Without a failure there is no file to be read.
+        self.outcome.set_result(self._explain(survivors) if clean else await in_thread(self._explain, survivors))
 
     async def _watch(self, rank: int) -> None:
         status = await self.processes[rank].wait_status()
@@ -292,7 +295,7 @@ class Group:
             await self._logs.drain({})
 
     def _explain(self, survivors: dict[int, list[int]]) -> GroupOutcome:
-        """Judge the endings; reads error files and log ends (blocking)."""
+        """Judge the endings; reads error files and log ends of failed and stopped ranks (blocking)."""
         # In the order in which the kernel reported the exits; the statuses can come in another one.
         endings = {rank: self._endings[rank] for rank in self._seen_exits if rank in self._endings}
         failures = {rank: self._failure(rank) for rank, ending in endings.items() if self._has_failed(rank, ending)}
@@ -320,4 +323,6 @@ class Group:
             stderr_file=self._plan.stderr_files.get(rank, ""),
             started_at=ending.start_time,
             exited_at=ending.end_time,
+            reason=ending.status.problem,
+            report=ending.status.report,
         )

@@ -98,7 +98,7 @@ VALUES = [
 
 TYPES = [
     ({"name": 3}, "name must be a str, not int"),
-    ({"entrypoint": print}, "only commands .* can be started yet"),
+    ({"entrypoint": 3}, "entrypoint is of type int: give a command .* or a function"),
     ({"entrypoint": b"sh"}, "entrypoint is a bytes"),
     ({"args": [()]}, r"args must map ranks to values, as in \{0: ..., 1: ...\}"),
     ({"args": {0: (), 1: 5}}, r"args of rank 1 must be a tuple .*\(argument,\)"),

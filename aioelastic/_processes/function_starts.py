@@ -1,0 +1,214 @@
+"""Starting the process of a function rank, in each of the three ways of `multiprocessing`."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import popen_fork, reduction, resource_tracker, spawn
+from typing import Final
+
+from aioelastic._base.aliases import StartMethod
+from aioelastic._base.private_descriptors import keep_private, share
+from aioelastic._base.shielding import settle
+from aioelastic._base.signals import INHERITED_IGNORED
+from aioelastic._base.threads import in_thread
+from aioelastic._child.function_process import Call, FunctionProcess
+from aioelastic._child.pickling import PROTOCOL, Pieces
+from aioelastic._child.world import World
+from aioelastic._processes.child import Child, exit_code, start_child
+from aioelastic._processes.exit_watch import watch_exit
+from aioelastic._processes.feed import Feed
+from aioelastic._processes.fork_server import request_process
+from aioelastic._processes.function_calls import Handover, Preparation, PreparedCall
+from aioelastic._processes.rank_process import ExitStatus
+from aioelastic._processes.served_child import ServedChild, forked_pid
+from aioelastic._processes.stdio import stdio_argument, stdio_descriptor
+
+SERVED_DESCRIPTORS: Final = 3
+"""What a process of the fork server is given before its call's own descriptors: stdout, stderr, the value's pipe."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionStart:
+    """One function rank to be started, checked.
+
+    Attributes:
+        name: The name of its process.
+        call: What it is to call: pickled, unless it is forked.
+        preparation: What a new interpreter is told before; ``None`` for a fork.
+        environment: All its variables.
+        cwd: Its working directory, or ``None`` for the supervisor's own.
+        stdout: Descriptor to hand over, or ``None`` to inherit.
+        stderr: The same for standard error.
+        value: The writing end of the pipe for its value.
+    """
+
+    name: str
+    call: Call | PreparedCall
+    preparation: Preparation | None
+    environment: dict[str, str]
+    cwd: str | None
+    stdout: int | None
+    stderr: int | None
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartedFunction:
+    """A started process, and what it is still being told."""
+
+    child: Child
+    feed: Feed | None
+
+
+async def start_function(method: StartMethod, start: FunctionStart, on_exit: Callable[[], None]) -> StartedFunction:
+    """Start a process.
+
+    Args:
+        method: How.
+        start: What.
+        on_exit: Called on the loop as soon as the exit is seen.
+
+    Raises:
+        OSError: The system refused; nothing was started.
+    """
+    if isinstance(start.call, PreparedCall) and start.preparation is not None:
+        starts = _spawn if method == "spawn" else _serve
+        return await starts(start, start.call, start.preparation, on_exit)
+    return _fork(start, on_exit)
+
+
+async def _spawn(
+    start: FunctionStart, call: PreparedCall, preparation: Preparation, on_exit: Callable[[], None]
+) -> StartedFunction:
+    tracker = resource_tracker.getfd()
+    world = World(tuple(INHERITED_IGNORED), None, {}, None)
+    process = FunctionProcess(start.name, "spawn", world, start.value, call.call)
+    with _data_pipe() as (reading, feed), contextlib.ExitStack() as opened:
+        child = await start_child(
+            tuple(spawn.get_command_line(tracker_fd=tracker, pipe_handle=reading)),
+            on_exit,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=stdio_argument(1, start.stdout, opened),
+            stderr=stdio_argument(2, start.stderr, opened),
+            env=start.environment,
+            start_new_session=True,
+            pass_fds=(tracker, reading, start.value, *call.descriptors),
+        )
+        feed.send(_pickled(process, preparation))
+    return StartedFunction(child, feed)
+
+
+async def _serve(
+    start: FunctionStart, call: PreparedCall, preparation: Preparation, on_exit: Callable[[], None]
+) -> StartedFunction:
+    world = World(tuple(INHERITED_IGNORED), (0, 1), start.environment, None)
+    process = FunctionProcess(start.name, "forkserver", world, 2, call.call)
+    with contextlib.ExitStack() as opened:
+        stdio = [stdio_descriptor(1, start.stdout, opened), stdio_descriptor(2, start.stderr, opened)]
+        requesting = asyncio.ensure_future(in_thread(request_process, [*stdio, start.value, *call.descriptors]))
+        try:
+            await settle(requesting)
+        except asyncio.CancelledError:
+            if requesting.exception() is None:
+                # Without anything to read, the process ends.
+                for descriptor in requesting.result():
+                    os.close(descriptor)
+            raise
+    told, data = requesting.result()
+    feed = Feed(data)
+    try:
+        child = ServedChild(await forked_pid(told), told, on_exit)
+    except BaseException:
+        os.close(told)
+        feed.close()
+        raise
+    feed.send(_pickled(process, preparation))
+    return StartedFunction(child, feed)
+
+
+def _fork(start: FunctionStart, on_exit: Callable[[], None]) -> StartedFunction:
+    with contextlib.ExitStack() as opened:
+        stdio = stdio_descriptor(1, start.stdout, opened), stdio_descriptor(2, start.stderr, opened)
+        world = World(tuple(INHERITED_IGNORED), stdio, start.environment, start.cwd)
+        process = FunctionProcess(start.name, "fork", world, start.value, start.call)  # type: ignore[arg-type]  # a Call
+        for descriptor in (*stdio, start.value):
+            share(descriptor)
+        with _signals_held_back():
+            popen = popen_fork.Popen(process)
+    return StartedFunction(_ForkedChild(popen, on_exit), None)
+
+
+class _ForkedChild:
+    """A forked copy of this program (`Child`)."""
+
+    def __init__(self, popen: popen_fork.Popen, on_exit: Callable[[], None]) -> None:
+        self.pid: int = popen.pid
+        self._popen = popen
+        # As long as another rank had copies of these, a rank would not notice that the supervisor is gone.
+        self._sentinels: tuple[int, ...] = getattr(popen.finalizer, "_args", (popen.sentinel,))
+        for descriptor in self._sentinels:
+            keep_private(descriptor)
+        try:
+            self._watch = watch_exit(self.pid, self._tell_popen, on_exit)
+        except OSError:  # no descriptor left for the handle
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self._close()
+            raise
+
+    def has_exited(self) -> bool:
+        """Ask the kernel whether it has ended."""
+        return self._watch.has_exited()
+
+    async def wait_status(self) -> ExitStatus:
+        """Wait for its end."""
+        return await self._watch.wait_status()
+
+    def send_signal(self, number: int) -> None:
+        """Signal the process itself."""
+        self._watch.send_signal(number)
+
+    def _tell_popen(self, status: ExitStatus) -> None:
+        # Or it would reap by number.
+        self._popen.returncode = exit_code(status)
+        self._close()
+
+    def _close(self) -> None:
+        for descriptor in self._sentinels:
+            share(descriptor)
+        self._popen.close()
+
+
+@contextlib.contextmanager
+def _data_pipe() -> Iterator[tuple[int, Feed]]:
+    """Open the pipe by which a new process is told what it is to do."""
+    reading, writing = os.pipe()
+    feed = Feed(writing)
+    try:
+        yield reading, feed
+    except BaseException:
+        feed.close()
+        raise
+    finally:
+        os.close(reading)
+
+
+@contextlib.contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Have a forked child get no signal before it has let go of the supervisor's handlers; the child unblocks them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _pickled(process: FunctionProcess, preparation: Preparation) -> Sequence[bytes]:
+    file = Pieces()
+    with Handover("spawn").pickling():
+        reduction.dump({**preparation.data, "name": process.name}, file, PROTOCOL)
+        reduction.dump(process, file, PROTOCOL)
+    return file.pieces

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from aioelastic._logs.specs import LogsSpecs as LogsSpecs
     from aioelastic._logs.std import Std as Std
     from aioelastic._logs.std import to_map as to_map
+    from aioelastic._numa.errors import NumaBindingError as NumaBindingError
+    from aioelastic._numa.options import AffinityMode as AffinityMode
+    from aioelastic._numa.options import NumaOptions as NumaOptions
     from aioelastic._processes.subprocess_handler import SubprocessHandler as SubprocessHandler
     from aioelastic._processes.subprocess_handler import get_subprocess_handler as get_subprocess_handler
     from aioelastic._supervision.exits import ExitCause as ExitCause
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from aioelastic._supervision.group import GroupState as GroupState
 
 _HOMES = {
+    "AffinityMode": "_numa.options",
     "AioelasticError": "_errors.exceptions",
     "ChildFailedError": "_errors.child_failed",
     "ContextStateError": "_errors.exceptions",
@@ -49,6 +53,8 @@ _HOMES = {
     "LogsDest": "_logs.destinations",
     "LogsSpecs": "_logs.specs",
     "MultiprocessContext": "_contexts.multiprocess_context",
+    "NumaBindingError": "_numa.errors",
+    "NumaOptions": "_numa.options",
     "PContext": "_contexts.context",
     "ProcessFailure": "_errors.process_failure",
     "RankExit": "_supervision.exits",
@@ -68,6 +74,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AffinityMode",
     "AioelasticError",
     "ChildFailedError",
     "ContextStateError",
@@ -80,6 +87,8 @@ __all__ = [
     "LogsDest",
     "LogsSpecs",
     "MultiprocessContext",
+    "NumaBindingError",
+    "NumaOptions",
     "PContext",
     "ProcessFailure",
     "RankExit",

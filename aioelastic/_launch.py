@@ -15,6 +15,7 @@ from aioelastic._errors.exceptions import SpecificationError, SpecificationTypeE
 from aioelastic._logs.lines import FilterEntry
 from aioelastic._logs.specs import DefaultLogsSpecs, LogsSpecs
 from aioelastic._logs.std import Std
+from aioelastic._numa.options import NumaOptions
 
 _START_METHODS = ("spawn", "fork", "forkserver")
 
@@ -27,7 +28,7 @@ def start_processes(
     logs_specs: LogsSpecs | None = None,
     log_line_prefixes: Mapping[int, str] | None = None,
     start_method: str = "spawn",
-    numa_options: None = None,
+    numa_options: NumaOptions | None = None,
     duplicate_stdout_filters: Sequence[FilterEntry] | None = None,
     duplicate_stderr_filters: Sequence[FilterEntry] | None = None,
     *,
@@ -66,7 +67,7 @@ def start_processes(
         log_line_prefixes: Rank -> what stands before its lines on the console; ``[name rank]:`` when not given.
         start_method: For functions only: "spawn" (a new interpreter), "fork" (a copy of this program: quick, and as
             safe as its threads let it be) or "forkserver" (a copy of a clean process).
-        numa_options: Must be ``None``: binding to NUMA nodes is not built yet.
+        numa_options: Which CPUs each rank is bound to before it runs a line of its own; no binding by default.
         duplicate_stdout_filters: Prefixed lines of teed stdouts that contain any of these (``str``: substring,
             ``re.Pattern``: search) are copied to one file.
         duplicate_stderr_filters: The same for stderrs.
@@ -86,6 +87,7 @@ def start_processes(
         SpecificationError: An argument that cannot be used; its subclasses say of which kind.
         ContextStateError: When awaited: a rank that is importing the main module starts functions itself.
         RankStartError: When awaited: a rank could not start; also the `OSError` that `subprocess` would raise.
+        NumaBindingError: When awaited: a rank cannot be bound to CPUs, and there is no fall-back.
         DescriptorLimitError: When awaited: the limit of open files cannot hold the group.
         OSError: When awaited: the log directory cannot be used.
 

@@ -23,6 +23,7 @@ FLOORS = (
     "_launch",
     "_agent",
     "_cli",
+    "__main__",
 )
 """From the ground up; a module imports from its own floor and from those before it in this list."""
 

@@ -9,6 +9,7 @@ import pytest
 import aioelastic
 
 PUBLIC = [
+    "AffinityMode",
     "AioelasticError",
     "ChildFailedError",
     "ContextStateError",
@@ -21,6 +22,8 @@ PUBLIC = [
     "LogsDest",
     "LogsSpecs",
     "MultiprocessContext",
+    "NumaBindingError",
+    "NumaOptions",
     "PContext",
     "ProcessFailure",
     "RankExit",

@@ -28,12 +28,19 @@ _JOIN_TIMEOUT = 0.1
 class BlockingThreads:
     """Runs calls in order, in one thread as long as none blocks, in more (up to a limit) while some do.
 
-    It serves any number of event loops.
+    It serves any number of event loops. Where the system gives no thread (RLIMIT_NPROC) it asks again every moment.
+
+    Args:
+        name: The name of its threads.
+        limit: How many there may be.
+        or_inline: Where the system gives no thread, run the calls on the loop instead: they are brief, and what frees
+            the system's resources may wait for them.
     """
 
-    def __init__(self, name: str, limit: int) -> None:
+    def __init__(self, name: str, limit: int, *, or_inline: bool = False) -> None:
         self._name = name
         self._limit = limit
+        self._or_inline = or_inline
         self._calls: deque[Callable[[], None]] = deque()
         self._ready = threading.Condition()
         self._idle = 0
@@ -124,7 +131,12 @@ class BlockingThreads:
         self._ended.clear()
         thread = threading.Thread(target=self._work, name=self._name, daemon=True)
         self._threads.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:
+            self._threads.discard(thread)
+            while self._or_inline and not self._threads and self._calls:
+                self._calls.popleft()()
 
     def _work(self) -> None:
         while call := self._next_call():
@@ -180,11 +192,11 @@ class Mailbox:
 
 
 async def in_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Run one blocking call in a thread of its own that ends with it.
+    """Run one brief blocking call in a thread of its own that ends with it.
 
     A cancelled caller goes on at once; the call is left to its end.
     """
-    threads = BlockingThreads(f"aioelastic: {getattr(function, '__name__', 'call')}", 1)
+    threads = BlockingThreads(f"aioelastic: {getattr(function, '__name__', 'call')}", 1, or_inline=True)
     outcome = threads.run(function, *args)
     try:
         return await outcome

@@ -35,9 +35,16 @@ class World(NamedTuple):
     cwd: str | None
     """Its working directory; ``None`` for the one it is in."""
 
+    go: int | None
+    """Descriptor to read from first: the supervisor binds the process to CPUs until something comes."""
+
 
 def enter_world(world: World) -> None:
     """Make this process what a rank is."""
+    if world.go is not None:
+        if not os.read(world.go, 1):
+            os._exit(1)  # the supervisor is gone, or has given this rank up
+        os.close(world.go)
     if world.stdio is not None:
         os.setsid()
         _take_stdio(world.stdio)

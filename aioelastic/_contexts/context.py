@@ -6,7 +6,7 @@ import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from aioelastic._base.aliases import Environment
 from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, SHUTDOWN_TIMEOUT
@@ -22,10 +22,14 @@ from aioelastic._logs.group_logs import GroupLogs, StreamName
 from aioelastic._logs.lines import FilterEntry, check_filters
 from aioelastic._logs.routes import route_group
 from aioelastic._logs.specs import DefaultLogsSpecs, LogsSpecs, discard_unused
+from aioelastic._numa.options import NumaOptions, check_numa_options
 from aioelastic._processes.command_line import group_size, rank_environment, require_ranks
 from aioelastic._processes.rank_process import RankProcess
 from aioelastic._processes.system_table import SystemTable
 from aioelastic._supervision.group import Group, GroupPlan, GroupState
+
+if TYPE_CHECKING:
+    from aioelastic._numa.binding import Binder
 
 
 class PContext(ABC):
@@ -52,6 +56,7 @@ class PContext(ABC):
         envs: Mapping[int, Environment] | None,
         logs_specs: LogsSpecs,
         log_line_prefixes: Mapping[int, str] | None = None,
+        numa_options: NumaOptions | None = None,
         duplicate_stdout_filters: Sequence[FilterEntry] | None = None,
         duplicate_stderr_filters: Sequence[FilterEntry] | None = None,
         *,
@@ -78,6 +83,8 @@ class PContext(ABC):
         self._envs: dict[int, Environment] = {rank: dict(env or {}) for rank, env in own.items()}
         self._logs_specs = logs_specs
         self._prefixes = checked_prefixes(name, log_line_prefixes, self.nprocs)
+        self._numa_options = check_numa_options(numa_options)
+        self._binder: Binder | None = None
         self._stdout_filters = check_filters("duplicate_stdout_filters", duplicate_stdout_filters)
         self._stderr_filters = check_filters("duplicate_stderr_filters", duplicate_stderr_filters)
         self._death_signal = checked_signal("death_sig", death_sig)
@@ -89,6 +96,11 @@ class PContext(ABC):
         self._dest: LogsDest | None = None
         self._result: RunProcsResult | None = None
         self._logs_wait_for_start = False
+
+    @property
+    def cpus(self) -> dict[int, frozenset[int]]:
+        """The CPUs that ranks were bound to, as the kernel says: rank -> CPUs; ranks left unbound are not in it."""
+        return {} if self._binder is None else dict(self._binder.applied)
 
     @property
     def state(self) -> GroupState:
@@ -235,6 +247,10 @@ class PContext(ABC):
     ) -> RankProcess:
         """Start one rank, with the given descriptors as its stdout and stderr (``None``: inherit)."""
 
+    def _binding(self, rank: int) -> Callable[[int], None] | None:
+        """Give what binds a rank's process, or ``None`` for no binding."""
+        return None if self._binder is None else self._binder.binding_of(rank)
+
     def _return_values(self) -> dict[int, Any]:
         """Give what functions have returned: rank -> value."""
         return {}
@@ -255,6 +271,12 @@ class PContext(ABC):
     def _prepare_and_reify(self) -> LogsDest:
         load_backend()
         self._prepare()
+        if self._numa_options is not None:
+            # Rank 0's own variables hide accelerators too; those of all ranks are the same in this in practice.
+            from aioelastic._numa.binding import plan_binding  # noqa: PLC0415 - few groups need it
+
+            environ = rank_environment(os.environ, self._envs.get(0), 0)
+            self._binder = plan_binding(self._numa_options, self.nprocs, environ)
         return self._logs_specs.reify({rank: dict(env) for rank, env in self._envs.items()})
 
     async def _start_with(self, dest: LogsDest) -> None:

@@ -15,6 +15,7 @@ from aioelastic._errors.exceptions import RankStartError, SpecificationError, Sp
 from aioelastic._logs.group_logs import StreamName
 from aioelastic._logs.lines import FilterEntry
 from aioelastic._logs.specs import LogsSpecs
+from aioelastic._numa.options import NumaOptions
 from aioelastic._processes.command_line import check_cwd, rank_arguments
 from aioelastic._processes.fork_server import start_resource_tracker
 from aioelastic._processes.function_calls import (
@@ -45,7 +46,7 @@ class MultiprocessContext(PContext):
         start_method: "spawn", "fork" or "forkserver".
         logs_specs: Where the ranks' output goes.
         log_line_prefixes: Rank -> what stands before its lines on the console.
-        numa_options: Must be ``None``: binding to NUMA nodes is not built yet.
+        numa_options: Which CPUs each rank is bound to before it runs a line of its own; no binding by default.
         duplicate_stdout_filters: What the filtered copy of stdout looks for.
         duplicate_stderr_filters: What the filtered copy of stderr looks for.
         cwd: The ranks' working directory; the supervisor's own when not given.
@@ -69,7 +70,7 @@ class MultiprocessContext(PContext):
         start_method: str,
         logs_specs: LogsSpecs,
         log_line_prefixes: Mapping[int, str] | None = None,
-        numa_options: None = None,
+        numa_options: NumaOptions | None = None,
         duplicate_stdout_filters: Sequence[FilterEntry] | None = None,
         duplicate_stderr_filters: Sequence[FilterEntry] | None = None,
         *,
@@ -87,14 +88,13 @@ class MultiprocessContext(PContext):
             envs,
             logs_specs,
             log_line_prefixes,
+            numa_options,
             duplicate_stdout_filters,
             duplicate_stderr_filters,
             death_sig=death_sig,
             shutdown_timeout=shutdown_timeout,
             drain_timeout=drain_timeout,
         )
-        if numa_options is not None:
-            raise SpecificationError("numa_options must be None: binding to NUMA nodes is not available yet")
         self._method = _checked_method(start_method)
         self._calls = {rank: (entrypoint, rank_arguments(self._args[rank], rank)) for rank in range(self.nprocs)}
         self._cwd_asked = cwd
@@ -140,6 +140,7 @@ class MultiprocessContext(PContext):
                 stdout=stdio["stdout"],
                 stderr=stdio["stderr"],
                 value=value,
+                bind=self._binding(rank),
             )
 
         try:

@@ -8,10 +8,11 @@ from typing import Any
 from aioelastic._base.aliases import Environment, StrPath
 from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, SHUTDOWN_TIMEOUT
 from aioelastic._contexts.context import PContext
-from aioelastic._errors.exceptions import RankStartError, SpecificationError
+from aioelastic._errors.exceptions import RankStartError
 from aioelastic._logs.group_logs import StreamName
 from aioelastic._logs.lines import FilterEntry
 from aioelastic._logs.specs import LogsSpecs
+from aioelastic._numa.options import NumaOptions
 from aioelastic._processes.command_line import check_cwd, command_line, find_command
 from aioelastic._processes.rank_process import RankProcess
 from aioelastic._processes.signal_state import needs_exec_step
@@ -28,7 +29,7 @@ class SubprocessContext(PContext):
         envs: Rank -> its variables on top of the supervisor's own; ``None`` for none.
         logs_specs: Where the ranks' output goes.
         log_line_prefixes: Rank -> what stands before its lines on the console.
-        numa_options: Must be ``None``: binding to NUMA nodes is not built yet.
+        numa_options: Which CPUs each rank is bound to before it runs a line of its own; no binding by default.
         duplicate_stdout_filters: What the filtered copy of stdout looks for.
         duplicate_stderr_filters: What the filtered copy of stderr looks for.
         cwd: The ranks' working directory; the supervisor's own when not given.
@@ -48,7 +49,7 @@ class SubprocessContext(PContext):
         envs: Mapping[int, Environment] | None,
         logs_specs: LogsSpecs,
         log_line_prefixes: Mapping[int, str] | None = None,
-        numa_options: None = None,
+        numa_options: NumaOptions | None = None,
         duplicate_stdout_filters: Sequence[FilterEntry] | None = None,
         duplicate_stderr_filters: Sequence[FilterEntry] | None = None,
         *,
@@ -64,14 +65,13 @@ class SubprocessContext(PContext):
             envs,
             logs_specs,
             log_line_prefixes,
+            numa_options,
             duplicate_stdout_filters,
             duplicate_stderr_filters,
             death_sig=death_sig,
             shutdown_timeout=shutdown_timeout,
             drain_timeout=drain_timeout,
         )
-        if numa_options is not None:
-            raise SpecificationError("numa_options must be None: binding to NUMA nodes is not available yet")
         ranks = range(self.nprocs)
         self._commands = {rank: command_line(entrypoint, self._args[rank], rank) for rank in ranks}
         self._cwd_asked = cwd
@@ -107,6 +107,7 @@ class SubprocessContext(PContext):
             stdout=stdio["stdout"],
             stderr=stdio["stderr"],
             by_step=self._by_step,
+            bind=self._binding(rank),
             on_exit=on_exit,
         )
         self._handlers[rank] = handler

@@ -15,8 +15,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from aioelastic._processes.exit_watch import HandleWatch
-from aioelastic._processes.process_handles import has_handles
+from aioelastic._processes.exit_watch import watch_exit
 from aioelastic._processes.rank_process import ExitStatus
 
 UNKNOWN_CODE = 255
@@ -57,8 +56,8 @@ class CommandChild(Child, Protocol):
         ...
 
 
-async def start_child(command: tuple[str, ...], on_exit: Callable[[], None] | None, **options: Any) -> CommandChild:
-    """Start a command.
+def start_child(command: tuple[str, ...], on_exit: Callable[[], None] | None, **options: Any) -> CommandChild:
+    """Start a command; that takes the loop about a millisecond, as it does with asyncio.
 
     Args:
         command: Program and arguments.
@@ -68,24 +67,22 @@ async def start_child(command: tuple[str, ...], on_exit: Callable[[], None] | No
     Raises:
         OSError: The system refused; nothing was started.
     """
-    if not has_handles():
-        return _LoopChild(await asyncio.create_subprocess_exec(*command, **options), on_exit)
-    popen = subprocess.Popen(command, **options)  # noqa: ASYNC220 - what asyncio does, too: the start itself is brief
+    popen = subprocess.Popen(command, **options)
     try:
-        return _HeldChild(popen, on_exit)
+        return _PopenChild(popen, on_exit)
     except OSError:  # no descriptor left for the handle
         popen.kill()
         popen.wait()
         raise
 
 
-class _HeldChild(asyncio.SubprocessTransport):
-    """A child held by handle (`CommandChild`), and the transport of its `asyncio.subprocess.Process`."""
+class _PopenChild(asyncio.SubprocessTransport):
+    """A child (`CommandChild`), and the transport of its `asyncio.subprocess.Process`."""
 
     def __init__(self, popen: "subprocess.Popen[bytes]", on_exit: Callable[[], None] | None) -> None:
         super().__init__()
         self._popen = popen
-        self._watch = HandleWatch(popen.pid, self._tell_popen, on_exit)
+        self._watch = watch_exit(popen.pid, self._tell_popen, on_exit)
         loop = asyncio.get_running_loop()
         protocol = asyncio.subprocess.SubprocessStreamProtocol(limit=2**16, loop=loop)
         self.process = asyncio.subprocess.Process(self, protocol, loop)
@@ -134,35 +131,6 @@ class _HeldChild(asyncio.SubprocessTransport):
     def _tell_popen(self, status: ExitStatus) -> None:
         # Or it would complain that the process still runs, and reap by number.
         self._popen.returncode = exit_code(status)
-
-
-class _LoopChild:
-    """A child watched by asyncio (`CommandChild`), where processes cannot be held by handle."""
-
-    def __init__(self, process: asyncio.subprocess.Process, on_exit: Callable[[], None] | None) -> None:
-        self.process = process
-        self._on_exit = on_exit
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self.process.pid
-
-    def has_exited(self) -> bool:
-        """Tell whether the loop has seen its end."""
-        return self.process.returncode is not None
-
-    async def wait_status(self) -> ExitStatus:
-        """Wait for its end."""
-        code = await self.process.wait()
-        if self._on_exit is not None:
-            on_exit, self._on_exit = self._on_exit, None
-            on_exit()
-        return ExitStatus(code=code)
-
-    def send_signal(self, number: int) -> None:
-        """Signal the process itself."""
-        self.process.send_signal(number)
 
 
 def exit_code(status: ExitStatus) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from aioelastic._base.private_descriptors import close_private, keep_private
-from aioelastic._base.threads import in_thread
+from aioelastic._base.threads import BlockingThreads
 from aioelastic._processes.exit_status import reap
 from aioelastic._processes.process_handles import handle_has_exited, has_handles
 from aioelastic._processes.rank_process import ExitStatus
@@ -49,10 +49,10 @@ def watch_exit(pid: int, on_reaped: Callable[[ExitStatus], None], on_exit: Calla
     Raises:
         OSError: No descriptor is left for the handle.
     """
-    return HandleWatch(pid, on_reaped, on_exit) if has_handles() else _ThreadWatch(pid, on_reaped, on_exit)
+    return _HandleWatch(pid, on_reaped, on_exit) if has_handles() else _ThreadWatch(pid, on_reaped, on_exit)
 
 
-class HandleWatch:
+class _HandleWatch:
     """Watches a child by its handle (`ExitWatch`).
 
     Args:
@@ -138,12 +138,15 @@ class _ThreadWatch:
         os.kill(self._pid, number)
 
     async def _reap(self) -> ExitStatus:
+        threads = BlockingThreads(f"aioelastic: wait for process {self._pid}", 1)
         try:
-            _, wait_status = await in_thread(os.waitpid, self._pid, 0)
+            _, wait_status = await threads.run(os.waitpid, self._pid, 0)
         except ChildProcessError:
             status = ExitStatus(code=None, reaped_elsewhere=True)
         else:
             status = ExitStatus(code=os.waitstatus_to_exitcode(wait_status))
+        finally:
+            await threads.close()
         self._on_reaped(status)
         if self._on_exit is not None:
             self._on_exit()

@@ -29,7 +29,9 @@ class Feed:
         """Write these, then rest."""
         self._pieces.extend(memoryview(piece) for piece in pieces)
         if self._target is not None:
-            self._loop.add_writer(self._target, self._write)
+            self._write(self._target)
+            if self._pieces:
+                self._loop.add_writer(self._target, self._write, self._target)
 
     def close(self) -> None:
         """Stop, and close the pipe."""
@@ -39,13 +41,10 @@ class Feed:
             close_private(self._target)
             self._target = None
 
-    def _write(self) -> None:
-        if self._target is None:
-            return
+    def _write(self, target: int) -> None:
         try:
             while self._pieces:
-                chunk = self._pieces[0][:CHUNK_BYTES]
-                written = os.write(self._target, chunk)
+                written = os.write(target, self._pieces[0][:CHUNK_BYTES])
                 self._pieces[0] = self._pieces[0][written:]
                 if self._pieces[0]:
                     return
@@ -54,4 +53,4 @@ class Feed:
             return
         except BrokenPipeError:
             self._pieces.clear()  # the process has ended, which tells why
-        self._loop.remove_writer(self._target)
+        self._loop.remove_writer(target)

@@ -53,9 +53,9 @@ class FunctionRank:
         await asyncio.wait([self._ending])
         return self._ending.result()
 
-    def signal_group(self, number: int, members: Collection[int]) -> None:
+    def signal_group(self, number: int, members: Collection[int]) -> int:
         """Signal the process group, and the given members of the session outside it."""
-        signal_session(self._child, number, members)
+        return signal_session(self._child, number, members)
 
     def __repr__(self) -> str:
         state = "exited" if self.has_exited() else "running"

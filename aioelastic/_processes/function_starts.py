@@ -10,7 +10,7 @@ from multiprocessing import popen_fork, reduction, resource_tracker, spawn
 from typing import Final
 
 from aioelastic._base.aliases import StartMethod
-from aioelastic._base.private_descriptors import keep_private, share
+from aioelastic._base.private_descriptors import close_private, keep_private, share
 from aioelastic._base.shielding import settle
 from aioelastic._base.signals import INHERITED_IGNORED
 from aioelastic._base.threads import in_thread
@@ -43,6 +43,7 @@ class FunctionStart:
         stdout: Descriptor to hand over, or ``None`` to inherit.
         stderr: The same for standard error.
         value: The writing end of the pipe for its value.
+        bind: Binds a process to CPUs before it is told its call, given its process id; ``None`` for no binding.
     """
 
     name: str
@@ -53,6 +54,7 @@ class FunctionStart:
     stdout: int | None
     stderr: int | None
     value: int
+    bind: Callable[[int], None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +75,22 @@ async def start_function(method: StartMethod, start: FunctionStart, on_exit: Cal
 
     Raises:
         OSError: The system refused; nothing was started.
+        NumaBindingError: The process could not be bound; nothing is left of it.
     """
     if isinstance(start.call, PreparedCall) and start.preparation is not None:
         starts = _spawn if method == "spawn" else _serve
         return await starts(start, start.call, start.preparation, on_exit)
-    return _fork(start, on_exit)
+    return await _fork(start, on_exit)
 
 
 async def _spawn(
     start: FunctionStart, call: PreparedCall, preparation: Preparation, on_exit: Callable[[], None]
 ) -> StartedFunction:
     tracker = resource_tracker.getfd()
-    world = World(tuple(INHERITED_IGNORED), None, {}, None)
+    world = World(tuple(INHERITED_IGNORED), None, {}, None, None)
     process = FunctionProcess(start.name, "spawn", world, start.value, call.call)
     with _data_pipe() as (reading, feed), contextlib.ExitStack() as opened:
-        child = await start_child(
+        child = start_child(
             tuple(spawn.get_command_line(tracker_fd=tracker, pipe_handle=reading)),
             on_exit,
             stdin=asyncio.subprocess.DEVNULL,
@@ -97,6 +100,8 @@ async def _spawn(
             start_new_session=True,
             pass_fds=(tracker, reading, start.value, *call.descriptors),
         )
+        if start.bind is not None:
+            await _bound(child, start.bind)
         feed.send(_pickled(process, preparation))
     return StartedFunction(child, feed)
 
@@ -104,7 +109,7 @@ async def _spawn(
 async def _serve(
     start: FunctionStart, call: PreparedCall, preparation: Preparation, on_exit: Callable[[], None]
 ) -> StartedFunction:
-    world = World(tuple(INHERITED_IGNORED), (0, 1), start.environment, None)
+    world = World(tuple(INHERITED_IGNORED), (0, 1), start.environment, None, None)
     process = FunctionProcess(start.name, "forkserver", world, 2, call.call)
     with contextlib.ExitStack() as opened:
         stdio = [stdio_descriptor(1, start.stdout, opened), stdio_descriptor(2, start.stderr, opened)]
@@ -120,25 +125,50 @@ async def _serve(
     told, data = requesting.result()
     feed = Feed(data)
     try:
-        child = ServedChild(await forked_pid(told), told, on_exit)
+        try:
+            child = ServedChild(await forked_pid(told), told, on_exit)
+        except BaseException:
+            os.close(told)
+            raise
+        if start.bind is not None:
+            await _bound(child, start.bind)
     except BaseException:
-        os.close(told)
         feed.close()
         raise
     feed.send(_pickled(process, preparation))
     return StartedFunction(child, feed)
 
 
-def _fork(start: FunctionStart, on_exit: Callable[[], None]) -> StartedFunction:
+async def _fork(start: FunctionStart, on_exit: Callable[[], None]) -> StartedFunction:
     with contextlib.ExitStack() as opened:
         stdio = stdio_descriptor(1, start.stdout, opened), stdio_descriptor(2, start.stderr, opened)
-        world = World(tuple(INHERITED_IGNORED), stdio, start.environment, start.cwd)
+        go = None
+        if start.bind is not None:
+            go, release = os.pipe()
+            opened.callback(os.close, go)
+            opened.callback(close_private, keep_private(release))
+        world = World(tuple(INHERITED_IGNORED), stdio, start.environment, start.cwd, go)
         process = FunctionProcess(start.name, "fork", world, start.value, start.call)  # type: ignore[arg-type]  # a Call
         for descriptor in (*stdio, start.value):
             share(descriptor)
         with _signals_held_back():
             popen = popen_fork.Popen(process)
-    return StartedFunction(_ForkedChild(popen, on_exit), None)
+        child = _ForkedChild(popen, on_exit)
+        if start.bind is not None:
+            await _bound(child, start.bind)
+            os.write(release, b"!")
+    return StartedFunction(child, None)
+
+
+async def _bound(child: Child, bind: Callable[[int], None]) -> None:
+    """Bind a process that waits to be told its call, or leave no process."""
+    try:
+        bind(child.pid)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            child.send_signal(signal.SIGKILL)
+        await settle(asyncio.ensure_future(child.wait_status()))
+        raise
 
 
 class _ForkedChild:

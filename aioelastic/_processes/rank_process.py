@@ -48,8 +48,12 @@ class RankProcess(Protocol):
         """Wait for the leader's end, whoever still holds its pipes; any number of tasks may."""
         ...
 
-    def signal_group(self, number: int, members: Collection[int]) -> None:
-        """Send a signal to the rank's process group and to those members of its session that left the group."""
+    def signal_group(self, number: int, members: Collection[int]) -> int:
+        """Send a signal to the rank's process group and to those members of its session that left the group.
+
+        Returns:
+            The signal that the leader got: it may have to be another one.
+        """
         ...
 
 

@@ -16,11 +16,19 @@ _STEP = str(Path(__file__).parent.parent / "_child" / "exec_step.py")
 
 @dataclass(frozen=True, slots=True)
 class ExecStep:
-    """A command wrapped in the exec step, and the pipe by which the step reports a failed exec."""
+    """A command wrapped in the exec step, and the pipes between the step and us.
+
+    Attributes:
+        command: The step's own command.
+        report: Reading end of the pipe by which the step reports a failed exec.
+        release: Writing end of the pipe on whose word the step waits, or ``None`` where it does not.
+        handed: The other ends, which the step gets; closed here after the start.
+    """
 
     command: tuple[str, ...]
     report: int
-    status: int
+    release: int | None
+    handed: tuple[int, ...]
 
 
 async def exec_outcome(report: int) -> None:
@@ -47,15 +55,18 @@ def needs_exec_step() -> bool:
     return bool(sys.executable) and bool(blocked or not ignored_signals() <= INHERITED_IGNORED)
 
 
-def exec_step(command: tuple[str, ...], env: Mapping[str, str]) -> ExecStep:
+def exec_step(command: tuple[str, ...], env: Mapping[str, str], *, waits: bool) -> ExecStep:
     """Wrap a command, so that it starts with the signal state it should.
 
     Args:
         command: Program and arguments.
         env: The whole environment.
+        waits: Whether it is to wait for `ExecStep.release`.
     """
     report, status = os.pipe()
+    go, release = os.pipe() if waits else (None, None)
     ignored = ",".join(map(str, sorted(INHERITED_IGNORED)))
     dropped = "" if "LC_CTYPE" in env else "LC_CTYPE"
-    wrapped = (sys.executable, "-I", "-S", _STEP, str(status), ignored, dropped, *command)
-    return ExecStep(wrapped, report, status)
+    words = (str(status), "" if go is None else str(go), ignored, dropped)
+    handed = (status,) if go is None else (status, go)
+    return ExecStep((sys.executable, "-I", "-S", _STEP, *words, *command), report, release, handed)

@@ -5,21 +5,25 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aioelastic._base.aliases import Environment, StrPath
 from aioelastic._base.defaults import DEATH_SIGNAL
 from aioelastic._base.shielding import settle
 from aioelastic._base.threads import in_thread
-from aioelastic._errors.exceptions import RankStartError, SpecificationError
+from aioelastic._errors.exceptions import RankStartError
 from aioelastic._logs.files import open_log
+from aioelastic._numa.options import NumaOptions, check_numa_options
 from aioelastic._processes.child import CommandChild, start_child
 from aioelastic._processes.command_line import command_line, find_command, rank_environment
 from aioelastic._processes.rank_process import ExitStatus
 from aioelastic._processes.session import signal_session
-from aioelastic._processes.signal_state import exec_outcome, exec_step, needs_exec_step
+from aioelastic._processes.signal_state import ExecStep, exec_outcome, exec_step, needs_exec_step
 from aioelastic._processes.stdio import stdio_argument
 from aioelastic._processes.system_table import SystemTable
+
+if TYPE_CHECKING:
+    from aioelastic._numa.binding import Binder
 
 
 class SubprocessHandler:
@@ -74,9 +78,9 @@ class SubprocessHandler:
         left = SystemTable().live_members({self.pid: self.has_exited()})
         self.signal_group(death_sig or DEATH_SIGNAL, left.get(self.pid, ()))
 
-    def signal_group(self, number: int, members: Collection[int]) -> None:
+    def signal_group(self, number: int, members: Collection[int]) -> int:
         """Send a signal to the process group at once, and to the given members of the session outside it."""
-        signal_session(self._child, number, members)
+        return signal_session(self._child, number, members)
 
     def __repr__(self) -> str:
         state = "exited" if self.has_exited() else "running"
@@ -90,7 +94,7 @@ async def get_subprocess_handler(
     stdout: StrPath | None,
     stderr: StrPath | None,
     local_rank_id: int,
-    numa_options: None = None,
+    numa_options: NumaOptions | None = None,
 ) -> SubprocessHandler:
     """Start one command as a rank and give its handler.
 
@@ -105,7 +109,7 @@ async def get_subprocess_handler(
         stdout: File that gets its standard output (appended to), or ``None`` to inherit.
         stderr: The same for its standard error.
         local_rank_id: Its number within its group.
-        numa_options: Must be ``None``: binding to NUMA nodes is not built yet.
+        numa_options: Which CPUs it is bound to, as the last one of ``local_rank_id + 1`` ranks; all by default.
 
     Returns:
         The handler of a running process.
@@ -113,6 +117,7 @@ async def get_subprocess_handler(
     Raises:
         SpecificationError: An argument or a variable that no process can be given.
         RankStartError: The command or a file could not be opened or started; also the matching `OSError` subclass.
+        NumaBindingError: It cannot be bound to CPUs, and there is no fall-back.
 
     Example:
         >>> import asyncio
@@ -122,10 +127,10 @@ async def get_subprocess_handler(
         >>> asyncio.run(main())
         0
     """
-    if numa_options is not None:
-        raise SpecificationError("numa_options must be None: binding to NUMA nodes is not available yet")
+    options = check_numa_options(numa_options)
     command = command_line(entrypoint, args, local_rank_id)
     environment = rank_environment(os.environ, env, local_rank_id)
+    binder = None if options is None else await in_thread(_plan_binding, options, local_rank_id, environment)
     with contextlib.ExitStack() as opened:
         try:
             find_command(command[0], environment, None)
@@ -140,6 +145,7 @@ async def get_subprocess_handler(
                 stdout=descriptors[0],
                 stderr=descriptors[1],
                 by_step=needs_exec_step(),
+                bind=None if binder is None else binder.binding_of(local_rank_id),
             )
         )
         try:
@@ -159,6 +165,7 @@ async def start_command(
     stdout: int | None = None,
     stderr: int | None = None,
     by_step: bool,
+    bind: Callable[[int], None] | None = None,
     on_exit: Callable[[], None] | None = None,
 ) -> SubprocessHandler:
     """Start a checked command as a rank.
@@ -172,20 +179,24 @@ async def start_command(
         stderr: The same for standard error.
         by_step: Whether the exec step has to set its signal state (`needs_exec_step`; asked once for a whole group, as
             it takes as long as a start).
+        bind: Binds a process to CPUs before the command runs, given its process id; ``None`` for no binding.
         on_exit: Called on the loop as soon as the exit is seen, before anything else is done about it.
 
     Raises:
         RankStartError: The system refused.
+        NumaBindingError: It could not be bound.
     """
     with contextlib.ExitStack() as opened:
         try:
-            step = exec_step(command, environment) if by_step else None
-            if step is not None:
-                opened.callback(os.close, step.report)
+            step = exec_step(command, environment, waits=bind is not None) if by_step or bind is not None else None
             with contextlib.ExitStack() as handed:
                 if step is not None:
-                    handed.callback(os.close, step.status)
-                child = await start_child(
+                    for descriptor in step.handed:
+                        handed.callback(os.close, descriptor)
+                    opened.callback(os.close, step.report)
+                    if step.release is not None:
+                        opened.callback(os.close, step.release)
+                child = start_child(
                     command if step is None else step.command,
                     on_exit,
                     stdin=asyncio.subprocess.DEVNULL,
@@ -194,20 +205,23 @@ async def start_command(
                     env=environment,
                     cwd=cwd,
                     start_new_session=True,
-                    pass_fds=() if step is None else (step.status,),
+                    pass_fds=() if step is None else step.handed,
                 )
             handler = SubprocessHandler(child, local_rank, _global_rank(environment))
             if step is not None:
-                await _become_command(handler, step.report)
+                await _become_command(handler, step, bind)
         except OSError as error:
             raise RankStartError(local_rank, command, cwd, error) from error
     return handler
 
 
-async def _become_command(handler: SubprocessHandler, report: int) -> None:
-    """Wait until the exec step has become the command, or leave no process."""
+async def _become_command(handler: SubprocessHandler, step: ExecStep, bind: Callable[[int], None] | None) -> None:
+    """Bind the exec step and wait until it has become the command, or leave no process."""
     try:
-        await exec_outcome(report)
+        if bind is not None and step.release is not None:
+            bind(handler.pid)
+            os.write(step.release, b"!")
+        await exec_outcome(step.report)
     except BaseException:
         handler.signal_group(signal.SIGKILL, ())
         await settle(asyncio.ensure_future(handler.wait()))
@@ -219,6 +233,12 @@ async def _undo(start: "asyncio.Future[SubprocessHandler]") -> None:
     if not start.cancelled() and start.exception() is None:
         start.result().close(signal.SIGKILL)
         await start.result().wait()
+
+
+def _plan_binding(options: NumaOptions, local_rank: int, environ: Mapping[str, str]) -> "Binder":
+    from aioelastic._numa.binding import plan_binding  # noqa: PLC0415 - few ranks need it
+
+    return plan_binding(options, local_rank + 1, environ)
 
 
 async def _opened(path: StrPath | None, opened: contextlib.ExitStack) -> int | None:

@@ -42,8 +42,9 @@ class SystemTable:
         for leader, has_exited in leaders.items():
             if has_exited and leader in found.get(leader, ()):
                 del found[leader]
-            elif not has_exited and leader not in found and _is_before_its_session(leader):
-                found[leader] = [leader]
+            elif not has_exited:
+                # A function rank opens its session itself: it may not have done so yet, or only during this look.
+                found.setdefault(leader, [leader])
         return found
 
     async def wait_gone(self, pids: Collection[int]) -> None:
@@ -69,15 +70,6 @@ class SystemTable:
             for handle in handles:
                 loop.remove_reader(handle)
                 os.close(handle)
-
-
-def _is_before_its_session(leader: int) -> bool:
-    """Tell whether a leader is a function rank that was forked a moment ago, and is still in our own session."""
-    try:
-        session = os.getsid(leader)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return session != leader and _is_alive(leader, session)
 
 
 def _is_alive(pid: int, session: int) -> bool:

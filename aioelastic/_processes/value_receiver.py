@@ -2,16 +2,17 @@
 
 import asyncio
 import contextlib
+import fcntl
 import mmap
 import os
 import pickle
 from typing import Any, Final
 
-from aioelastic._base.defaults import CHUNK_BYTES
+from aioelastic._base.defaults import CHUNK_BYTES, PIPE_BYTES
 from aioelastic._base.private_descriptors import close_private, keep_private
 from aioelastic._child.value_pipe import BASIC_VALUE, HEAD, REPORT, VALUE
 
-_STEP: Final = 4 * 1024 * 1024
+_STEP: Final = 2 * 1024 * 1024
 """Bytes copied out of a message before their memory is given back; a multiple of every page size."""
 
 
@@ -110,8 +111,14 @@ class ValueReceiver:
             try:
                 # Private, or giving pages back would not free them; and by the system, or malloc would keep them.
                 self._body = mmap.mmap(-1, max(1, self._size), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+                if self._size > _STEP and hasattr(mmap, "MADV_HUGEPAGE"):
+                    with contextlib.suppress(OSError):
+                        self._body.madvise(mmap.MADV_HUGEPAGE)
             except (OSError, OverflowError, ValueError) as error:
                 self._problem = f"There is no memory for its value of {self._size} bytes ({error})."
+            if self._size > CHUNK_BYTES and hasattr(fcntl, "F_SETPIPE_SZ"):
+                with contextlib.suppress(OSError):  # over the user's share of pipe memory: the default size does, too
+                    fcntl.fcntl(source, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         return len(head)
 
     def _read_body(self, source: int, body: mmap.mmap) -> int:
@@ -157,11 +164,14 @@ class _Message:
         with memoryview(target).cast("B") as view:
             taken = 0
             while taken < len(view):
-                piece = self._body.read(min(_STEP, len(view) - taken))
-                if not piece:
+                begin = self._body.tell()
+                with memoryview(self._body) as body, body[begin : begin + min(_STEP, len(view) - taken)] as piece:
+                    count = len(piece)
+                    view[taken : taken + count] = piece
+                if not count:
                     break
-                view[taken : taken + len(piece)] = piece
-                taken += len(piece)
+                taken += count
+                self._body.seek(begin + count)
                 self._free_read()
         return taken
 

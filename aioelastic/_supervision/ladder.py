@@ -98,7 +98,9 @@ class Ladder:
             if not rank.has_exited():
                 self._on_signal(rank.local_rank_id, number)
             for each in numbers:
-                rank.signal_group(each, members)
+                sent = rank.signal_group(each, members)
+                if sent != each:
+                    self._on_signal(rank.local_rank_id, sent)
 
 
 def _pids(alive: dict[int, list[int]]) -> list[int]:

@@ -73,7 +73,7 @@ VALUES = [
     ({"logs_specs": DefaultLogsSpecs(), "redirects": Std.OUT}, "logs_specs and redirects say the same thing twice"),
     ({"logs_specs": DefaultLogsSpecs(), "log_dir": "x", "tee": Std.OUT}, "logs_specs and log_dir, tee"),
     ({"logs_specs": DefaultLogsSpecs(), "local_ranks_filter": [0]}, "logs_specs and local_ranks_filter"),
-    ({"numa_options": object()}, "numa_options must be None"),
+    ({"numa_options": object()}, "numa_options must be a NumaOptions or None, not object"),
     ({"entrypoint": ""}, "entrypoint is empty: name a program"),
     ({"entrypoint": "s\0h"}, "entrypoint has a NUL"),
     ({"args": {0: (), 1: ("a", "b\0")}}, "args of rank 1, index 1, has a NUL"),

@@ -111,12 +111,13 @@ class FakeRank:
         await asyncio.wait([self._status])
         return self._status.result()
 
-    def signal_group(self, number: int, members: Collection[int]) -> None:
+    def signal_group(self, number: int, members: Collection[int]) -> int:
         """See `RankProcess`."""
         self.signals.append(number)
         self.on_signal(number)
         for pid in members:
             self._table.deliver(pid, number)
+        return number
 
     def _see(self, status: ExitStatus) -> None:
         if self._on_exit is not None:

@@ -5,15 +5,26 @@ And special directories, for those that ask for one.
 
 import asyncio
 import os
+import pickle
+import re
+import sys
 import tempfile
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from typing import Final
 
 import hypothesis
 import pytest
 import uvloop
 
+from aioelastic._processes.fork_server import request_process, start_resource_tracker
+from aioelastic._processes.function_calls import Handover
 from tests.helpers.leaks import Snapshot
+
+VARIANTS: Final = {"loop": {"asyncio", "uvloop"}, "method": {"spawn", "fork", "forkserver"}}
+"""What the marker ``one_of`` can name, and the words in the names of cases that stand for it."""
 
 # Speed is measured in benchmarks/, and a busy machine is no failure.
 hypothesis.settings.register_profile("unhurried", deadline=None)
@@ -25,10 +36,53 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what a developer may ask for."""
+    parser.addoption("--every-case", action="store_true", help="run all cases of tests marked one_of")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the cases of a test that differ only in what its ``one_of`` marker names, run one.
+
+    Processes are slow to start, and most of what they do has nothing to do with the loop or the start method. Which
+    case is run depends on the test's name, and on the Python: the next one takes the next case.
+    """
+    if config.getoption("--every-case"):
+        return
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        groups.setdefault(_name_of_group(item), []).append(item)
+    chosen = {
+        group[(zlib.crc32(name.encode()) + sys.version_info.minor // 2) % len(group)] for name, group in groups.items()
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
+
+
+def _name_of_group(item: pytest.Item) -> str:
+    marker = item.get_closest_marker("one_of")
+    words = set().union(*(VARIANTS[what] for what in marker.args)) if marker else set()
+    return "-".join("*" if word in words else word for word in re.split(r"[-\[\]]", item.nodeid))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def libuv() -> None:
     """Have libuv open the pipe for signals that it keeps for the life of the program."""
     uvloop.new_event_loop().close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def helper_processes() -> None:
+    """Start the resource tracker and the fork server, which stay for the life of the program."""
+    start_resource_tracker()
+    told, data = request_process([])
+    with Handover("spawn").pickling():
+        # Without anything to do it ends well; without anything to read it would complain on stderr.
+        os.write(data, pickle.dumps({}) + pickle.dumps(SpawnProcess()))
+    while os.read(told, 8):  # its pid, then its exit code
+        pass
+    os.close(told)
+    os.close(data)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from aioelastic import (
+    ContextStateError,
     DefaultLogsSpecs,
+    MultiprocessContext,
     PContext,
     RanksError,
     Std,
@@ -22,6 +24,9 @@ from aioelastic import (
     get_subprocess_handler,
     start_processes,
 )
+from tests.helpers.function_groups import FORK_WARNING, METHODS
+from tests.helpers.functions import give as foo
+from tests.helpers.functions import trainer
 from tests.helpers.programs import PYTHON, SLEEP, shells
 from tests.helpers.waiting import is_alive, until, until_written
 
@@ -62,6 +67,84 @@ class TestMultiprocessingPage:
 
         assert isinstance(ctx, SubprocessContext)
         assert isinstance(ctx, PContext)
+
+    @pytest.mark.filterwarnings(FORK_WARNING)
+    @pytest.mark.parametrize("method", METHODS)
+    async def test_first_example_runs_two_trainers(
+        self, tmp_path: Path, capfd: pytest.CaptureFixture[str], method: str
+    ) -> None:
+        """Two functions get their arguments and variables; output goes to files, one stderr to the console too."""
+        ctx = await start_processes(
+            name="trainer",
+            entrypoint=trainer,
+            args={0: (1, 2, 3), 1: (4, 5, 6)},
+            envs={0: {"LOCAL_RANK": 0}, 1: {"LOCAL_RANK": 1}},
+            log_dir=tmp_path / "foobar",
+            redirects=Std.ALL,  # write all worker stdout/stderr to a log file
+            tee={0: Std.ERR},  # tee only local rank 0's stderr to console
+            start_method=method,
+        )
+
+        # waits for all copies of trainer to finish
+        result = await ctx.wait()
+        await ctx.close()
+
+        assert result is not None
+        assert result.return_values == {0: 6, 1: 15}
+        assert [Path(result.stdouts[rank]).read_text() for rank in (0, 1)] == ["0: 1 2 3\n", "1: 4 5 6\n"]
+        assert [Path(result.stderrs[rank]).read_text() for rank in (0, 1)] == ["trained\n"] * 2
+        assert capfd.readouterr() == ("", "[trainer0]:trained\n")
+
+    async def test_a_function_gives_a_multiprocess_context(self) -> None:
+        """What ``start_processes`` gives for a function is a ``MultiprocessContext``, which is a ``PContext``."""
+        ctx = await start_processes(name="trainer", entrypoint=foo, args={0: ("bar",)}, envs={0: {}})
+
+        await ctx.close()
+
+        assert isinstance(ctx, MultiprocessContext)
+        assert isinstance(ctx, PContext)
+
+    async def test_two_copies_of_foo(self, tmp_path: Path) -> None:
+        """``foo("bar0")`` and ``foo("bar1")`` are called, and what they return is there by rank."""
+        ctx = await start_processes(
+            name="trainer",
+            entrypoint=foo,
+            args={0: ("bar0",), 1: ("bar1",)},
+            envs={0: {}, 1: {}},
+            log_dir=tmp_path / "test",
+        )
+
+        result = await ctx.wait()
+        await ctx.close()
+
+        assert result is not None
+        assert result.return_values == {0: "bar0", 1: "bar1"}
+
+    async def test_envs_of_foo_missing_for_a_rank(self, tmp_path: Path) -> None:
+        """The example marked as invalid is refused for a function as for a command, and makes nothing."""
+        with pytest.raises(RuntimeError, match=r"envs .*missing 1"):
+            await start_processes(
+                name="trainer",
+                entrypoint=foo,
+                args={0: ("bar0",), 1: ("bar1",)},
+                envs={0: {}},
+                log_dir=tmp_path / "test",
+            )
+
+        assert list(tmp_path.iterdir()) == []
+
+    async def test_a_context_made_with_the_seeds_arguments(self, tmp_path: Path) -> None:
+        """``MultiprocessContext`` takes the page's arguments in the page's order, and is started once."""
+        ctx = MultiprocessContext("trainer", foo, {0: ("bar",)}, {0: {}}, "spawn", DefaultLogsSpecs(tmp_path))
+
+        await ctx.start()
+        result = await ctx.wait()
+        with pytest.raises(ContextStateError):
+            await ctx.start()
+        await ctx.close()
+
+        assert result is not None
+        assert result.return_values == {0: "bar"}
 
     async def test_first_example_as_a_command(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         """Integer variables reach their ranks, all output goes to files, and one rank's stderr to the console too."""

@@ -19,6 +19,10 @@ _PLAIN: Final = frozenset({"builtins", "collections", "datetime", "decimal", "fr
 """Whose objects come back from a pickle without code of the user's."""
 
 
+_RAISED: Final = (Exception, SystemExit, GeneratorExit)
+"""Whatever a ``__reduce__`` or ``__setstate__`` may raise; a ``sys.exit(0)`` there is no success."""
+
+
 class Pieces:
     """A file in memory for a pickler, which hands over large objects as they are: they are not copied.
 
@@ -67,15 +71,14 @@ def pickled_value(value: Any) -> Message:
     kind = type(value).__name__
     try:
         pieces, pickler = _pickled(value)
-    except Exception as error:
-        # Whatever a __reduce__ raises.
+    except _RAISED as error:
         raise TypeError(
             f"the function returned a {kind} that cannot be pickled ({text_of(error)}){_advice()}"
         ) from error
     if pickler is None or not pickler.plain:
         try:
             pickle.loads(b"".join(pieces))
-        except Exception as error:
+        except _RAISED as error:
             raise TypeError(
                 f"the function returned a {kind} that pickles but does not unpickle ({text_of(error)})"
             ) from error
@@ -100,11 +103,11 @@ def _pickled(value: Any) -> tuple[list[bytes], ValuePickler | None]:
     pickler = ValuePickler(file)
     try:
         pickler.dump(value)
-    except Exception:
+    except _RAISED:
         file = Pieces()
         try:
             pickle_by_value(value, file)
-        except Exception:  # noqa: BLE001 - not installed, or no better: the first one tells what is wrong
+        except _RAISED:  # not installed, or no better: the first one tells what is wrong
             file.pieces.clear()
         if not file.pieces:
             raise

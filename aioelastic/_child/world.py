@@ -45,6 +45,8 @@ def enter_world(world: World) -> None:
         if not os.read(world.go, 1):
             os._exit(1)  # the supervisor is gone, or has given this rank up
         os.close(world.go)
+    # Before the session: from there on it is signalled like any rank, and must not ignore what a fork server ignores.
+    _reset_signals(world.ignored)
     if world.stdio is not None:
         os.setsid()
         _take_stdio(world.stdio)
@@ -53,7 +55,6 @@ def enter_world(world: World) -> None:
             os.environ.update(world.environment)
     if world.cwd is not None:
         os.chdir(world.cwd)
-    _reset_signals(world.ignored)
     _leave_event_loop()
     _open_streams()
     _unbuffer_c_streams()

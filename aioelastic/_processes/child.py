@@ -102,7 +102,7 @@ class _PopenChild(asyncio.SubprocessTransport):
 
     async def _wait(self) -> int:
         """Wait for its end; `asyncio.subprocess.Process.wait` calls this."""
-        return exit_code(await self.wait_status())
+        return _code(await self.wait_status())
 
     def get_pid(self) -> int:
         """Give its process id."""
@@ -111,7 +111,7 @@ class _PopenChild(asyncio.SubprocessTransport):
     def get_returncode(self) -> int | None:
         """Give its exit code, or ``None`` while it runs."""
         status = self._watch.status
-        return None if status is None else exit_code(status)
+        return None if status is None else _code(status)
 
     def get_pipe_transport(self, fd: int) -> None:
         """Give no pipe: there is none."""
@@ -130,9 +130,8 @@ class _PopenChild(asyncio.SubprocessTransport):
 
     def _tell_popen(self, status: ExitStatus) -> None:
         # Or it would complain that the process still runs, and reap by number.
-        self._popen.returncode = exit_code(status)
+        self._popen.returncode = _code(status)
 
 
-def exit_code(status: ExitStatus) -> int:
-    """Give the code that those are told who know no unknown ones."""
+def _code(status: ExitStatus) -> int:
     return UNKNOWN_CODE if status.code is None else status.code

@@ -1,13 +1,15 @@
 """Starting the process of a function rank, in each of the three ways of `multiprocessing`."""
 
 import asyncio
+import atexit
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import popen_fork, reduction, resource_tracker, spawn
-from typing import Final
+from multiprocessing import reduction, resource_tracker, spawn, util
+from typing import Final, NoReturn
 
 from aioelastic._base.aliases import StartMethod
 from aioelastic._base.private_descriptors import close_private, keep_private, share
@@ -17,7 +19,7 @@ from aioelastic._base.threads import in_thread
 from aioelastic._child.function_process import Call, FunctionProcess
 from aioelastic._child.pickling import PROTOCOL, Pieces
 from aioelastic._child.world import World
-from aioelastic._processes.child import Child, exit_code, start_child
+from aioelastic._processes.child import Child, start_child
 from aioelastic._processes.exit_watch import watch_exit
 from aioelastic._processes.feed import Feed
 from aioelastic._processes.fork_server import request_process
@@ -151,9 +153,7 @@ async def _fork(start: FunctionStart, on_exit: Callable[[], None]) -> StartedFun
         process = FunctionProcess(start.name, "fork", world, start.value, start.call)  # type: ignore[arg-type]  # a Call
         for descriptor in (*stdio, start.value):
             share(descriptor)
-        with _signals_held_back():
-            popen = popen_fork.Popen(process)
-        child = _ForkedChild(popen, on_exit)
+        child = _ForkedChild(*_forked(process), on_exit)
         if start.bind is not None:
             await _bound(child, start.bind)
             os.write(release, b"!")
@@ -171,22 +171,59 @@ async def _bound(child: Child, bind: Callable[[int], None]) -> None:
         raise
 
 
+def _forked(process: FunctionProcess) -> tuple[int, int]:
+    """Fork, and run the process to its end in the copy.
+
+    Not by `multiprocessing.popen_fork`, which does the same but leaves its pipes open when there can be no more
+    processes.
+
+    Returns:
+        The process id, and the writing end of a pipe by whose end the copy learns that we are gone.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        # What stands in it would be printed by the copy, too. It may be anything that has a write method.
+        with contextlib.suppress(AttributeError, ValueError, OSError):
+            stream.flush()
+    sentinel, ours = os.pipe()
+    with contextlib.ExitStack() as opened:
+        opened.callback(os.close, sentinel)
+        try:
+            with _signals_held_back():
+                pid = os.fork()
+                if not pid:
+                    _be_copy(process, sentinel, ours)
+        except BaseException:
+            os.close(ours)
+            raise
+    return pid, ours
+
+
+def _be_copy(process: FunctionProcess, sentinel: int, others: int) -> NoReturn:
+    code = 1
+    try:
+        # As multiprocessing does from Python 3.13 on: what the supervisor wants to be done at its exit is not ours.
+        atexit._clear()  # noqa: SLF001 - see above
+        atexit.register(util._exit_function)  # type: ignore[attr-defined]  # noqa: SLF001 - joins children, ends queues
+        os.close(others)
+        code = process._bootstrap(sentinel)  # noqa: SLF001 - what multiprocessing calls
+    finally:
+        atexit._run_exitfuncs()  # noqa: SLF001 - see above
+        os._exit(code)
+
+
 class _ForkedChild:
     """A forked copy of this program (`Child`)."""
 
-    def __init__(self, popen: popen_fork.Popen, on_exit: Callable[[], None]) -> None:
-        self.pid: int = popen.pid
-        self._popen = popen
-        # As long as another rank had copies of these, a rank would not notice that the supervisor is gone.
-        self._sentinels: tuple[int, ...] = getattr(popen.finalizer, "_args", (popen.sentinel,))
-        for descriptor in self._sentinels:
-            keep_private(descriptor)
+    def __init__(self, pid: int, sentinel: int, on_exit: Callable[[], None]) -> None:
+        self.pid = pid
+        # As long as another rank had a copy of it, a rank would not notice that the supervisor is gone.
+        self._sentinel = keep_private(sentinel)
         try:
-            self._watch = watch_exit(self.pid, self._tell_popen, on_exit)
+            self._watch = watch_exit(pid, self._see_reaped, on_exit)
         except OSError:  # no descriptor left for the handle
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-            self._close()
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            close_private(sentinel)
             raise
 
     def has_exited(self) -> bool:
@@ -201,15 +238,8 @@ class _ForkedChild:
         """Signal the process itself."""
         self._watch.send_signal(number)
 
-    def _tell_popen(self, status: ExitStatus) -> None:
-        # Or it would reap by number.
-        self._popen.returncode = exit_code(status)
-        self._close()
-
-    def _close(self) -> None:
-        for descriptor in self._sentinels:
-            share(descriptor)
-        self._popen.close()
+    def _see_reaped(self, _: ExitStatus) -> None:
+        close_private(self._sentinel)
 
 
 @contextlib.contextmanager

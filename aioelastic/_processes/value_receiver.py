@@ -12,7 +12,7 @@ from aioelastic._base.defaults import CHUNK_BYTES, PIPE_BYTES
 from aioelastic._base.private_descriptors import close_private, keep_private
 from aioelastic._child.value_pipe import BASIC_VALUE, HEAD, REPORT, VALUE
 
-_STEP: Final = 2 * 1024 * 1024
+_STEP: Final = 512 * 1024
 """Bytes copied out of a message before their memory is given back; a multiple of every page size."""
 
 
@@ -111,9 +111,6 @@ class ValueReceiver:
             try:
                 # Private, or giving pages back would not free them; and by the system, or malloc would keep them.
                 self._body = mmap.mmap(-1, max(1, self._size), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-                if self._size > _STEP and hasattr(mmap, "MADV_HUGEPAGE"):
-                    with contextlib.suppress(OSError):
-                        self._body.madvise(mmap.MADV_HUGEPAGE)
             except (OSError, OverflowError, ValueError) as error:
                 self._problem = f"There is no memory for its value of {self._size} bytes ({error})."
             if self._size > CHUNK_BYTES and hasattr(fcntl, "F_SETPIPE_SZ"):

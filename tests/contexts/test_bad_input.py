@@ -73,7 +73,6 @@ VALUES = [
     ({"logs_specs": DefaultLogsSpecs(), "redirects": Std.OUT}, "logs_specs and redirects say the same thing twice"),
     ({"logs_specs": DefaultLogsSpecs(), "log_dir": "x", "tee": Std.OUT}, "logs_specs and log_dir, tee"),
     ({"logs_specs": DefaultLogsSpecs(), "local_ranks_filter": [0]}, "logs_specs and local_ranks_filter"),
-    ({"numa_options": object()}, "numa_options must be a NumaOptions or None, not object"),
     ({"entrypoint": ""}, "entrypoint is empty: name a program"),
     ({"entrypoint": "s\0h"}, "entrypoint has a NUL"),
     ({"args": {0: (), 1: ("a", "b\0")}}, "args of rank 1, index 1, has a NUL"),
@@ -97,9 +96,10 @@ VALUES = [
 ]
 
 TYPES = [
+    ({"numa_options": object()}, "numa_options must be a NumaOptions or None, not object"),
     ({"name": 3}, "name must be a str, not int"),
     ({"entrypoint": 3}, "entrypoint is of type int: give a command .* or a function"),
-    ({"entrypoint": b"sh"}, "entrypoint is a bytes"),
+    ({"entrypoint": b"sh"}, "entrypoint is of type bytes"),
     ({"args": [()]}, r"args must map ranks to values, as in \{0: ..., 1: ...\}"),
     ({"args": {0: (), 1: 5}}, r"args of rank 1 must be a tuple .*\(argument,\)"),
     ({"envs": [{}, {}]}, "envs must map ranks"),

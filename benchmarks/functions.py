@@ -34,35 +34,37 @@ def large(megabytes: int) -> bytes:
     return b"x" * (megabytes << 20)
 
 
-async def with_aioelastic(method: str, ranks: int) -> dict[int, int]:
-    """Start the ranks, and wait for their values and for their end."""
+async def with_aioelastic(method: str, ranks: int) -> tuple[float, dict[int, int]]:
+    """Start the ranks, and wait for their values; tell when they are there."""
     from aioelastic import start_processes
 
     calls = {rank: (rank,) for rank in range(ranks)}
     async with start_processes("squares", square, calls, start_method=method) as context:
         result = await context.wait()
-    assert result is not None
-    return result.return_values
+        assert result is not None
+        return time.perf_counter(), result.return_values
 
 
-async def with_pool(method: str, ranks: int) -> dict[int, int]:
-    """Have a pool call the function, and wait for its end."""
+async def with_pool(method: str, ranks: int) -> tuple[float, dict[int, int]]:
+    """Have a pool call the function; tell when the values are there."""
     import multiprocessing
 
     with multiprocessing.get_context(method).Pool(ranks) as pool:
-        return dict(enumerate(pool.map(square, range(ranks), chunksize=1)))
+        values = dict(enumerate(pool.map(square, range(ranks), chunksize=1)))
+        return time.perf_counter(), values
 
 
-async def with_executor(method: str, ranks: int) -> dict[int, int]:
-    """Have an executor call the function, and wait for its end."""
+async def with_executor(method: str, ranks: int) -> tuple[float, dict[int, int]]:
+    """Have an executor call the function; tell when the values are there."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(ranks, multiprocessing.get_context(method)) as executor:
-        return dict(enumerate(executor.map(square, range(ranks))))
+        values = dict(enumerate(executor.map(square, range(ranks))))
+        return time.perf_counter(), values
 
 
-SUBJECTS: "dict[str, Callable[[str, int], Awaitable[dict[int, int]]]]" = {
+SUBJECTS: "dict[str, Callable[[str, int], Awaitable[tuple[float, dict[int, int]]]]]" = {
     "aioelastic": with_aioelastic,
     "Pool": with_pool,
     "ProcessPoolExecutor": with_executor,
@@ -77,9 +79,10 @@ async def squares(ranks: int, rounds: int) -> None:
         for turn in range(rounds + 1):
             for subject, run in SUBJECTS.items():
                 begin = time.perf_counter()
-                assert await run(method, ranks) == expected
+                there, values = await run(method, ranks)
+                assert values == expected
                 if turn:  # the first one warms up: imports, fork servers
-                    seconds[subject].append(time.perf_counter() - begin)
+                    seconds[subject].append(there - begin)
         for subject, each in seconds.items():
             spread = f"{min(each) * 1e3:7.1f} to {max(each) * 1e3:7.1f}"
             print(f"{method:10} {subject:20} {statistics.median(each) * 1e3:7.1f} ms  ({spread})")

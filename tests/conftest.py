@@ -23,8 +23,9 @@ from aioelastic._processes.fork_server import request_process, start_resource_tr
 from aioelastic._processes.function_calls import Handover
 from tests.helpers.leaks import Snapshot
 
-VARIANTS: Final = {"loop": {"asyncio", "uvloop"}, "method": {"spawn", "fork", "forkserver"}}
-"""What the marker ``one_of`` can name, and the words in the names of cases that stand for it."""
+LOOPS: Final = {"asyncio", "uvloop"}
+METHODS: Final = {"spawn", "fork", "forkserver"}
+"""The words in the names of cases that tell the event loop, and the start method."""
 
 # Speed is measured in benchmarks/, and a busy machine is no failure.
 hypothesis.settings.register_profile("unhurried", deadline=None)
@@ -38,14 +39,14 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what a developer may ask for."""
-    parser.addoption("--every-case", action="store_true", help="run all cases of tests marked one_of")
+    parser.addoption("--every-case", action="store_true", help="run cases that differ only in loop or method, too")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the cases of a test that differ only in what its ``one_of`` marker names, run one.
+    """Of the cases of a test that differ only in the loop, run one; where it is marked, also those of start methods.
 
-    Processes are slow to start, and most of what they do has nothing to do with the loop or the start method. Which
-    case is run depends on the test's name, and on the Python: the next one takes the next case.
+    Processes are slow to start, and most of what they do has nothing to do with either. Which case is run depends on
+    the test's name and on the Python: the next one takes the next case.
     """
     if config.getoption("--every-case"):
         return
@@ -60,8 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _name_of_group(item: pytest.Item) -> str:
-    marker = item.get_closest_marker("one_of")
-    words = set().union(*(VARIANTS[what] for what in marker.args)) if marker else set()
+    words = LOOPS | METHODS if item.get_closest_marker("one_method") else LOOPS
     return "-".join("*" if word in words else word for word in re.split(r"[-\[\]]", item.nodeid))
 
 

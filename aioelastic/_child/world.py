@@ -26,16 +26,19 @@ class World(NamedTuple):
     ignored: tuple[int, ...]
     """Signals that stay ignored; all others get their default dispositions, as Python has them."""
 
-    stdio: tuple[int, int] | None
-    """Descriptors to become its stdout and stderr; ``None`` where exec has done all of what follows as well."""
+    stdio: tuple[int, int] | None = None
+    """Descriptors to become its stdout and stderr; ``None`` where exec has set them, and has opened the session."""
 
-    environment: dict[str, str]
-    """All its variables."""
+    environment: dict[str, str] | None = None
+    """All its variables; ``None`` where exec has set them."""
 
-    cwd: str | None
+    cwd: str | None = None
     """Its working directory; ``None`` for the one it is in."""
 
-    go: int | None
+    unbuffered: bool = False
+    """The interpreter was started with ``-u``, so C's streams have no buffers."""
+
+    go: int | None = None
     """Descriptor to read from first: the supervisor binds the process to CPUs until something comes."""
 
 
@@ -50,14 +53,15 @@ def enter_world(world: World) -> None:
     if world.stdio is not None:
         os.setsid()
         _take_stdio(world.stdio)
-        if dict(os.environ) != world.environment:
-            os.environ.clear()
-            os.environ.update(world.environment)
+    if world.environment is not None and dict(os.environ) != world.environment:
+        os.environ.clear()
+        os.environ.update(world.environment)
     if world.cwd is not None:
         os.chdir(world.cwd)
     _leave_event_loop()
     _open_streams()
-    _unbuffer_c_streams()
+    if not world.unbuffered:
+        _unbuffer_c_streams()
 
 
 def _take_stdio(descriptors: tuple[int, int]) -> None:

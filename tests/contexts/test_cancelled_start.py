@@ -20,8 +20,6 @@ from tests.helpers.leaks import descendants
 from tests.helpers.programs import SLEEP, shells
 from tests.helpers.waiting import is_alive
 
-pytestmark = pytest.mark.one_of("loop")
-
 RANKS = shells(SLEEP, SLEEP, SLEEP, SLEEP)
 STEPS = 201
 """Loop steps after which a start is cancelled: 0 to 200."""

@@ -18,8 +18,6 @@ from tests.helpers.groups import shell_group, written
 from tests.helpers.programs import DEAF, PYTHON, SLEEP, shells
 from tests.helpers.waiting import is_alive, until
 
-pytestmark = pytest.mark.one_of("loop")
-
 SAYS_BYE = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
 
 

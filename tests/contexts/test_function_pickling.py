@@ -17,7 +17,7 @@ from tests.helpers.drivers import LOOPS, run_driver
 from tests.helpers.function_groups import FORK_WARNING, METHODS, run_functions
 from tests.helpers.waiting import until
 
-pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_of("loop", "method")]
+pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method]
 
 PICKLING: Final = ("spawn", "forkserver")
 """The methods whose ranks get their function and arguments by pickle."""

@@ -17,7 +17,7 @@ from tests.helpers.function_groups import FORK_WARNING, METHODS, run_functions
 from tests.helpers.leaks import descendants
 from tests.helpers.waiting import is_alive
 
-pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_of("loop")]
+pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method]
 
 each_method = pytest.mark.parametrize("method", METHODS)
 each_loop = pytest.mark.parametrize("loop", LOOPS)

@@ -20,7 +20,7 @@ from tests.helpers.drivers import LOOPS, run_driver
 from tests.helpers.function_groups import FORK_WARNING, METHODS, run_functions
 from tests.helpers.waiting import is_alive, until
 
-pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_of("loop", "method")]
+pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method]
 
 BIG = 200 * 1024 * 1024
 """Bytes of a value that takes a while to be sent."""

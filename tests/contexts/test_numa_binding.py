@@ -27,8 +27,6 @@ from tests.helpers.groups import shell_group
 from tests.helpers.programs import SLEEP, shells
 from tests.helpers.waiting import is_alive
 
-pytestmark = pytest.mark.one_of("loop")
-
 CPUS = sorted(os.sched_getaffinity(0))
 """What this program may use."""
 

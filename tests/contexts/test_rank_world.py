@@ -17,8 +17,6 @@ import uvloop
 from aioelastic import PContext, Std, start_processes
 from tests.helpers.drivers import LOOPS, driver_command, driver_environment, run_driver
 
-pytestmark = pytest.mark.one_of("loop")
-
 STATUS = "/proc/self/status"
 """What the kernel says of whoever reads it; read by ``cat``, which changes no signal, it is what a rank starts with."""
 

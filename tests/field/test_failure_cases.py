@@ -10,8 +10,6 @@ import pytest
 from aioelastic import ChildFailedError, ProcessFailure, Std
 from tests.helpers.groups import python_group
 
-pytestmark = pytest.mark.one_of("loop")
-
 RECORDED = "import os, signal, sys, time\nfrom aioelastic import record\n"
 
 

@@ -16,8 +16,6 @@ from tests.helpers.programs import shells
 from tests.helpers.supervisors import run_pythons, run_shells, supervise, supervisor, wait_until
 from tests.helpers.waiting import until_written
 
-pytestmark = pytest.mark.one_of("loop")
-
 MARK = " [cut by aioelastic]"
 
 

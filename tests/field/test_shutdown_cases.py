@@ -18,8 +18,6 @@ from tests.helpers.groups import FAILS_ON_GO, WAITS_FOR, python_group, shell_gro
 from tests.helpers.programs import SLEEP, shells
 from tests.helpers.waiting import is_alive, until, until_written
 
-pytestmark = pytest.mark.one_of("loop")
-
 DEAF_CHILD = "(trap '' TERM INT HUP; echo child $(sh -c 'echo $PPID'); echo ready; while :; do sleep 60; done) & "
 """Starts a child that ignores what its leader leaves for."""
 

@@ -15,8 +15,6 @@ from aioelastic import ExitCause, SpecificationError, Std, start_processes
 from tests.helpers.drivers import LOOPS, driver_command, driver_environment, run_driver
 from tests.helpers.programs import SLEEP, shells
 
-pytestmark = pytest.mark.one_of("loop")
-
 # Case 5 (cancelled starts) fills a file of its own: tests/contexts/test_cancelled_start.py. Case 6 (starting from a big
 # process) is a matter of time: benchmarks/start.py measures it.
 

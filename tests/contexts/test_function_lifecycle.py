@@ -29,7 +29,7 @@ from tests.helpers.groups import until_status
 from tests.helpers.leaks import descendants
 from tests.helpers.waiting import is_alive, until
 
-pytestmark = pytest.mark.filterwarnings(FORK_WARNING)
+pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method]
 
 each_method = pytest.mark.parametrize("method", METHODS)
 each_loop = pytest.mark.parametrize("loop", LOOPS)

@@ -9,6 +9,7 @@ from typing import Any
 
 from aioelastic._base.aliases import Environment, StrPath
 from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, SHUTDOWN_TIMEOUT
+from aioelastic._contexts.checks import checked_method
 from aioelastic._contexts.context import PContext
 from aioelastic._contexts.subprocess_context import SubprocessContext
 from aioelastic._errors.exceptions import SpecificationError, SpecificationTypeError
@@ -16,8 +17,6 @@ from aioelastic._logs.lines import FilterEntry
 from aioelastic._logs.specs import DefaultLogsSpecs, LogsSpecs
 from aioelastic._logs.std import Std
 from aioelastic._numa.options import NumaOptions
-
-_START_METHODS = ("spawn", "fork", "forkserver")
 
 
 def start_processes(
@@ -100,19 +99,8 @@ def start_processes(
         >>> asyncio.run(main())
         {1: 3}
     """
-    if start_method not in _START_METHODS:
-        raise SpecificationError(f"start_method is {start_method!r}: give one of {', '.join(_START_METHODS)}")
-    shorthands = {
-        "log_dir": log_dir is not None,
-        "redirects": redirects is not Std.NONE,
-        "tee": tee is not Std.NONE,
-        "local_ranks_filter": local_ranks_filter is not None,
-    }
-    given = [argument for argument, is_given in shorthands.items() if is_given]
-    if logs_specs is None:
-        logs_specs = DefaultLogsSpecs(log_dir, redirects, tee, local_ranks_filter)
-    elif given:
-        raise SpecificationError(f"logs_specs and {', '.join(given)} say the same thing twice: give one of them")
+    checked_method(start_method)  # of commands, too: it may have been meant
+    logs_specs = _one_specs(logs_specs, log_dir, redirects, tee, local_ranks_filter)
     common: dict[str, Any] = {
         "cwd": cwd,
         "death_sig": death_sig,
@@ -129,6 +117,28 @@ def start_processes(
     from aioelastic._contexts.multiprocess_context import MultiprocessContext  # noqa: PLC0415 - see above
 
     return Starting(MultiprocessContext(name, entrypoint, args, envs, start_method, logs_specs, *places, **common))
+
+
+def _one_specs(
+    logs_specs: LogsSpecs | None,
+    log_dir: StrPath | None,
+    redirects: Std | Mapping[int, Std],
+    tee: Std | Mapping[int, Std],
+    local_ranks_filter: Iterable[int] | None,
+) -> LogsSpecs:
+    """Give the log specifications, which may have been said in one way or the other."""
+    if logs_specs is None:
+        return DefaultLogsSpecs(log_dir, redirects, tee, local_ranks_filter)
+    shorthands = {
+        "log_dir": log_dir is not None,
+        "redirects": redirects is not Std.NONE,
+        "tee": tee is not Std.NONE,
+        "local_ranks_filter": local_ranks_filter is not None,
+    }
+    given = [argument for argument, is_given in shorthands.items() if is_given]
+    if given:
+        raise SpecificationError(f"logs_specs and {', '.join(given)} say the same thing twice: give one of them")
+    return logs_specs
 
 
 class Starting(Coroutine[Any, Any, PContext], AbstractAsyncContextManager[PContext]):

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 StrPath: TypeAlias = str | os.PathLike[str]
 """A path as people pass it."""
@@ -15,3 +15,6 @@ Environment: TypeAlias = Mapping[str, EnvValue]
 
 StartMethod: TypeAlias = Literal["spawn", "fork", "forkserver"]
 """How a function rank's process comes into being, in the words of `multiprocessing`."""
+
+START_METHODS: Final[tuple[StartMethod, ...]] = ("spawn", "fork", "forkserver")
+"""All of them; every POSIX system has all three."""

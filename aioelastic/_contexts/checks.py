@@ -4,6 +4,7 @@ import math
 import signal
 from collections.abc import Mapping
 
+from aioelastic._base.aliases import START_METHODS, StartMethod
 from aioelastic._base.signals import signal_name
 from aioelastic._errors.exceptions import SpecificationError, SpecificationTypeError
 from aioelastic._processes.command_line import require_ranks
@@ -52,6 +53,18 @@ def checked_signal(argument: str, value: object) -> int:
             f"{argument} is {signal_name(number)}, which ends no process: give one such as SIGTERM"
         )
     return number
+
+
+def checked_method(value: object) -> StartMethod:
+    """Give a start method.
+
+    Raises:
+        SpecificationError: There is none of that name.
+    """
+    for known in START_METHODS:
+        if value == known:
+            return known
+    raise SpecificationError(f"start_method is {value!r}: give one of {', '.join(START_METHODS)}")
 
 
 def checked_prefixes(name: str, prefixes: object, nprocs: int) -> dict[int, str]:

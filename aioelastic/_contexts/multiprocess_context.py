@@ -5,13 +5,13 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from multiprocessing import get_all_start_methods
 from typing import Any
 
 from aioelastic._base.aliases import Environment, StartMethod, StrPath
 from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, SHUTDOWN_TIMEOUT
+from aioelastic._contexts.checks import checked_method
 from aioelastic._contexts.context import PContext
-from aioelastic._errors.exceptions import RankStartError, SpecificationError, SpecificationTypeError
+from aioelastic._errors.exceptions import RankStartError, SpecificationTypeError
 from aioelastic._logs.group_logs import StreamName
 from aioelastic._logs.lines import FilterEntry
 from aioelastic._logs.specs import LogsSpecs
@@ -95,7 +95,7 @@ class MultiprocessContext(PContext):
             shutdown_timeout=shutdown_timeout,
             drain_timeout=drain_timeout,
         )
-        self._method = _checked_method(start_method)
+        self._method = checked_method(start_method)
         self._calls = {rank: (entrypoint, rank_arguments(self._args[rank], rank)) for rank in range(self.nprocs)}
         self._cwd_asked = cwd
         self._cwd: str | None = None
@@ -157,13 +157,6 @@ class MultiprocessContext(PContext):
     def _words(self) -> tuple[str, ...]:
         """What an error calls the ranks' command."""
         return (described(self._entrypoint),)
-
-
-def _checked_method(method: object) -> StartMethod:
-    for known in ("spawn", "fork", "forkserver"):
-        if method == known and known in get_all_start_methods():
-            return known
-    raise SpecificationError(f"start_method is {method!r}: give one of {', '.join(get_all_start_methods())}")
 
 
 def _load_for_forks() -> None:

@@ -3,8 +3,8 @@
 Neither the loop's default executor nor anyio's worker threads serve here: both keep idle threads after a group has
 ended, both are joined at the interpreter's exit, and one console that is stuck for ever would hold the program with it.
 Both also wake a thread per call, and threads that wake up all the time fight the event loop for the interpreter: its
-delay grows with them. Here one thread works at a time, on all that was submitted in one
-turn of the loop; another one joins in only when it is stuck.
+delay grows with them. Here one thread works at a time, on all that was submitted in one turn of the loop; another one
+joins in only when it is stuck.
 """
 
 import asyncio

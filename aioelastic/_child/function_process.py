@@ -8,6 +8,7 @@ opened, and the main module imported, only when the process has been made what a
 # ruff: noqa: PLC0415 - what only some ranks need is imported by those
 
 import os
+import pickle
 import sys
 from collections.abc import Callable
 from multiprocessing import process
@@ -17,7 +18,8 @@ from typing import Any, NamedTuple
 from aioelastic._child.pickling import pickled_value
 from aioelastic._child.value_pipe import REPORT, Message, send
 from aioelastic._child.world import World, enter_world
-from aioelastic._errors.error_files import ERROR_FILE_VARIABLE
+from aioelastic._errors.error_files import ERROR_FILE_VARIABLE, written_texts
+from aioelastic._errors.error_handler import exception_data
 from aioelastic._errors.recording import record
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -35,7 +37,6 @@ class PickledCall(NamedTuple):
 
     def open(self) -> Call:
         """Import the main module, and unpickle the call."""
-        import pickle
         from multiprocessing.spawn import prepare
 
         # As multiprocessing does meanwhile: a main module that starts processes on import is told so.
@@ -122,9 +123,6 @@ class FunctionProcess(process.BaseProcess):
         if os.environ.get(ERROR_FILE_VARIABLE) or isinstance(error, SystemExit):
             return
         import json
-
-        from aioelastic._errors.error_files import written_texts
-        from aioelastic._errors.error_handler import exception_data
 
         try:
             report = json.dumps(written_texts(exception_data(error))).encode()

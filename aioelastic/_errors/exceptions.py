@@ -8,7 +8,7 @@
     │   └── RanksError (RuntimeError)            ... ranks missing, or ranks that do not exist
     ├── RankStartError (OSError)                 a rank could not start; nothing is left running
     │   └── also FileNotFoundError, PermissionError, ... by its errno
-    ├── LogDirectoryError (OSError)           the log directory cannot be used (module ``_logs.destinations``)
+    ├── LogDirectoryError (OSError)              the log directory cannot be used (module ``_logs.destinations``)
     ├── DescriptorLimitError (OSError)           too few open files for the group; nothing was started
     ├── ContextStateError (RuntimeError)         a method called before start, twice, or after close; or in a rank
     │                                            that is still importing the main module

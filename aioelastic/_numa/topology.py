@@ -88,7 +88,7 @@ def read_topology(sys_root: str | os.PathLike[str] = "/sys", *, known_cpus: Iter
     Nothing in sysfs is taken for granted. Without node directories all CPUs are on node 0; a CPU that no node lists is
     on the lowest node; a CPU without siblings is a core of its own; without caches (one of them missing, or half of its
     files) the CPUs of the socket and node are the core complex. What was missing is in the notes. It reads about 15
-    small files per CPU, which takes some 30 ms per 64 CPUs: not for an event loop.
+    small files per CPU: not for an event loop.
 
     Args:
         sys_root: Where sysfs is.

@@ -1,7 +1,7 @@
 """The program's fork server: a clean process, forked for each rank that asks for it.
 
 It is `multiprocessing`'s, preloads what the program has asked `multiprocessing` to preload, and ends with the program.
-But it is one of our own, that has also loaded what each rank needs: 20 ms per rank.
+But it is one of our own, that has also loaded what each rank needs.
 """
 
 import contextlib

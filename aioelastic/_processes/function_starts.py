@@ -89,7 +89,7 @@ async def _spawn(
     start: FunctionStart, call: PreparedCall, preparation: Preparation, on_exit: Callable[[], None]
 ) -> StartedFunction:
     tracker = resource_tracker.getfd()
-    # To take the buffers from C's streams later, a rank has to load ctypes, which takes it 10 ms.
+    # To take the buffers from C's streams later, a rank has to load ctypes, a good part of its start.
     unbuffered = ["-u"] if not getattr(sys, "frozen", False) else []
     world = World(tuple(INHERITED_IGNORED), unbuffered=bool(unbuffered))
     process = FunctionProcess(start.name, "spawn", world, start.value, call.call)

@@ -39,6 +39,8 @@ def start_processes(
     death_sig: signal.Signals = DEATH_SIGNAL,
     shutdown_timeout: float = SHUTDOWN_TIMEOUT,
     drain_timeout: float = DRAIN_TIMEOUT,
+    orphan_guard: bool = True,
+    sweep_descendants: bool = True,
 ) -> "Starting":
     """Start n copies of a command, or of a function, as one supervised group.
 
@@ -53,6 +55,10 @@ def start_processes(
     A function runs in a process of `multiprocessing` each, and its values come back in the result. A script that starts
     functions by "spawn" or "forkserver" is imported again by each rank, so what it does goes under
     ``if __name__ == "__main__":``. Lambdas, closures and what a notebook defines need cloudpickle, or "fork".
+
+    When the group has ended or is closed, nothing is alive that its ranks have started, in whichever session: it bears
+    a mark in its environment (``AIOELASTIC_RANK_TOKEN``), and what is started without that variable has opted out. The
+    same holds when this program is killed: a small helper process, there as long as a group is, ends the ranks then.
 
     Cancellation while it starts leaves nothing.
 
@@ -78,6 +84,9 @@ def start_processes(
         death_sig: What the ranks get first when the group ends.
         shutdown_timeout: Seconds from there to SIGKILL, for all ranks together.
         drain_timeout: Seconds from a rank's exit to the end of its logs, although somebody still holds its pipe.
+        orphan_guard: Have the ranks ended by a helper process if this program is killed, with ``death_sig``, then
+            SIGKILL after at most 2 seconds; what is left in their pipes goes to their files.
+        sweep_descendants: End what has left the ranks' sessions (daemons), too.
 
     Returns:
         What gives the running `PContext`: a `SubprocessContext` for a command, a `MultiprocessContext` for a function.
@@ -106,6 +115,8 @@ def start_processes(
         "death_sig": death_sig,
         "shutdown_timeout": shutdown_timeout,
         "drain_timeout": drain_timeout,
+        "orphan_guard": orphan_guard,
+        "sweep_descendants": sweep_descendants,
     }
     places = log_line_prefixes, numa_options, duplicate_stdout_filters, duplicate_stderr_filters
     if isinstance(entrypoint, str | os.PathLike):

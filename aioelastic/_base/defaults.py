@@ -15,6 +15,9 @@ DRAIN_TIMEOUT: Final = 5.0
 REAP_TIMEOUT: Final = 5.0
 """Seconds a process may take to die of SIGKILL before it is called unkillable (uninterruptible sleep)."""
 
+GUARD_GRACE: Final = 2.0
+"""Seconds between signal and SIGKILL at most, when it is the guard that ends the ranks: nobody waits for their work."""
+
 FORK_SERVER_TIMEOUT: Final = 120.0
 """Seconds for the fork server to fork a rank: the first time it imports what the program has it preload."""
 

@@ -9,6 +9,7 @@ opened, and the main module imported, only when the process has been made what a
 
 import os
 import pickle
+import select
 import sys
 from collections.abc import Callable
 from multiprocessing import process
@@ -77,6 +78,8 @@ class FunctionProcess(process.BaseProcess):
             # To the descriptor: the stream may be a copy of an object of the supervisor's.
             os.write(2, traceback.format_exc().encode("utf-8", "replace"))
             return 1
+        if parent_sentinel is not None and select.select([parent_sentinel], (), (), 0)[0]:
+            return 1  # the supervisor is gone, and its guard may have looked before this process bore its mark
         code: int = super()._bootstrap(parent_sentinel=parent_sentinel)  # type: ignore[misc]  # not in the stubs
         return code
 

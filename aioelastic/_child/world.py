@@ -13,6 +13,8 @@ import signal
 import sys
 from typing import Final, NamedTuple
 
+from aioelastic._child.token import TOKEN_VARIABLE, show_tokens
+
 _PYTHON_IGNORES: Final = {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}
 """What every Python ignores, to raise an exception instead."""
 
@@ -53,9 +55,11 @@ def enter_world(world: World) -> None:
     if world.stdio is not None:
         os.setsid()
         _take_stdio(world.stdio)
-    if world.environment is not None and dict(os.environ) != world.environment:
+    if world.environment is not None:
         os.environ.clear()
         os.environ.update(world.environment)
+        if TOKEN_VARIABLE in world.environment:
+            show_tokens(world.environment[TOKEN_VARIABLE])
     if world.cwd is not None:
         os.chdir(world.cwd)
     _leave_event_loop()

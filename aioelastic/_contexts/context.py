@@ -1,6 +1,7 @@
 """What the caller holds of a group: `PContext`."""
 
 import asyncio
+import logging
 import os
 import signal
 from abc import ABC, abstractmethod
@@ -9,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from aioelastic._base.aliases import Environment
-from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, SHUTDOWN_TIMEOUT
+from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, GUARD_GRACE, SHUTDOWN_TIMEOUT
 from aioelastic._base.shielding import load_backend, settle
 from aioelastic._base.threads import in_thread
 from aioelastic._contexts.checks import checked_limit, checked_name, checked_prefixes, checked_seconds, checked_signal
@@ -17,6 +18,8 @@ from aioelastic._contexts.descriptors import check_descriptors
 from aioelastic._contexts.results import RunProcsResult
 from aioelastic._errors.error_files import ERROR_FILE_VARIABLE
 from aioelastic._errors.exceptions import ContextStateError, SpecificationTypeError
+from aioelastic._guard.guard import GroupWatch, Unwatched, Watch, can_be_watched
+from aioelastic._guard.ledger import Terms
 from aioelastic._logs.destinations import LogsDest
 from aioelastic._logs.group_logs import GroupLogs, StreamName
 from aioelastic._logs.lines import FilterEntry, check_filters
@@ -26,10 +29,13 @@ from aioelastic._numa.options import NumaOptions, check_numa_options
 from aioelastic._processes.command_line import group_size, rank_environment, require_ranks
 from aioelastic._processes.rank_process import RankProcess
 from aioelastic._processes.system_table import SystemTable
+from aioelastic._processes.tokens import new_group_token, token_of_rank, token_variable
 from aioelastic._supervision.group import Group, GroupPlan, GroupState
 
 if TYPE_CHECKING:
     from aioelastic._numa.binding import Binder
+
+logger = logging.getLogger("aioelastic")
 
 
 class PContext(ABC):
@@ -63,6 +69,8 @@ class PContext(ABC):
         death_sig: signal.Signals = DEATH_SIGNAL,
         shutdown_timeout: float = SHUTDOWN_TIMEOUT,
         drain_timeout: float = DRAIN_TIMEOUT,
+        orphan_guard: bool = True,
+        sweep_descendants: bool = True,
     ) -> None:
         self.name = checked_name(name)
         self.nprocs = group_size(args, envs)
@@ -90,6 +98,9 @@ class PContext(ABC):
         self._death_signal = checked_signal("death_sig", death_sig)
         self._shutdown_timeout = checked_seconds("shutdown_timeout", shutdown_timeout)
         self._drain_timeout = checked_seconds("drain_timeout", drain_timeout)
+        self._is_guarded = orphan_guard
+        self._sweeps = sweep_descendants
+        self._token = new_group_token()
         self._starting: asyncio.Task[None] | None = None
         self._group: Group | None = None
         self._closed = False
@@ -257,7 +268,8 @@ class PContext(ABC):
 
     def _environment(self, rank: int) -> dict[str, str]:
         """Give a rank's variables; without an error file it must not inherit the supervisor's own."""
-        own = {**self._envs[rank], ERROR_FILE_VARIABLE: self.error_files.get(rank) or None}
+        token = token_variable(token_of_rank(self._token, rank), os.environ)
+        own = {**token, **self._envs[rank], ERROR_FILE_VARIABLE: self.error_files.get(rank) or None}
         return rank_environment(os.environ, own, rank)
 
     async def _start(self) -> None:
@@ -308,8 +320,9 @@ class PContext(ABC):
             drain_timeout=self._drain_timeout,
             error_files=self.error_files,
             stderr_files=self.stderrs,
+            swept_groups=[self._token] if self._sweeps else (),
         )
-        self._group = Group(plan, logs, self._start_rank, SystemTable())
+        self._group = Group(plan, logs, self._start_rank, SystemTable(), self._watch(logs))
         try:
             await self._group.started()
         except BaseException:
@@ -320,6 +333,16 @@ class PContext(ABC):
             # By another task, between two ranks perhaps: no running group is given out, and none is left behind.
             await asyncio.wait([self._group.outcome])
             self._refuse_if_closed()
+
+    def _watch(self, logs: GroupLogs) -> GroupWatch:
+        if not self._is_guarded:
+            return Unwatched()
+        if not can_be_watched():
+            logger.warning("group %r has no orphan guard: there is no interpreter in a frozen program", self.name)
+            return Unwatched()
+        grace = min(self._shutdown_timeout, GUARD_GRACE)
+        streams_of: Any = getattr(logs, "pumped", lambda _: [])
+        return Watch(self._token, Terms(self._death_signal, grace, self._sweeps), streams_of)
 
     def _take_destinations(self, dest: LogsDest) -> None:
         if not isinstance(dest, LogsDest):

@@ -53,6 +53,8 @@ class MultiprocessContext(PContext):
         death_sig: What the ranks get first when the group ends.
         shutdown_timeout: Seconds from there to SIGKILL.
         drain_timeout: Seconds from a rank's exit to the end of its logs, although somebody still holds its pipe.
+        orphan_guard: Have the ranks ended by a helper process if this program is killed.
+        sweep_descendants: End what has left the ranks' sessions, too.
 
     Raises:
         SpecificationError: An argument that cannot be used; its subclasses say of which kind.
@@ -78,6 +80,8 @@ class MultiprocessContext(PContext):
         death_sig: signal.Signals = DEATH_SIGNAL,
         shutdown_timeout: float = SHUTDOWN_TIMEOUT,
         drain_timeout: float = DRAIN_TIMEOUT,
+        orphan_guard: bool = True,
+        sweep_descendants: bool = True,
     ) -> None:
         if not callable(entrypoint):
             raise SpecificationTypeError(f"entrypoint must be a function, not {type(entrypoint).__name__}")
@@ -94,6 +98,8 @@ class MultiprocessContext(PContext):
             death_sig=death_sig,
             shutdown_timeout=shutdown_timeout,
             drain_timeout=drain_timeout,
+            orphan_guard=orphan_guard,
+            sweep_descendants=sweep_descendants,
         )
         self._method = checked_method(start_method)
         self._calls = {rank: (entrypoint, rank_arguments(self._args[rank], rank)) for rank in range(self.nprocs)}

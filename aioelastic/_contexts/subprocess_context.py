@@ -36,6 +36,8 @@ class SubprocessContext(PContext):
         death_sig: What the ranks get first when the group ends.
         shutdown_timeout: Seconds from there to SIGKILL.
         drain_timeout: Seconds from a rank's exit to the end of its logs, although somebody still holds its pipe.
+        orphan_guard: Have the ranks ended by a helper process if this program is killed.
+        sweep_descendants: End what has left the ranks' sessions, too.
 
     Raises:
         SpecificationError: An argument that cannot be used; its subclasses say of which kind.
@@ -57,6 +59,8 @@ class SubprocessContext(PContext):
         death_sig: signal.Signals = DEATH_SIGNAL,
         shutdown_timeout: float = SHUTDOWN_TIMEOUT,
         drain_timeout: float = DRAIN_TIMEOUT,
+        orphan_guard: bool = True,
+        sweep_descendants: bool = True,
     ) -> None:
         super().__init__(
             name,
@@ -71,6 +75,8 @@ class SubprocessContext(PContext):
             death_sig=death_sig,
             shutdown_timeout=shutdown_timeout,
             drain_timeout=drain_timeout,
+            orphan_guard=orphan_guard,
+            sweep_descendants=sweep_descendants,
         )
         ranks = range(self.nprocs)
         self._commands = {rank: command_line(entrypoint, self._args[rank], rank) for rank in ranks}

@@ -11,6 +11,7 @@ from aioelastic._base.private_descriptors import close_private, keep_private
 from aioelastic._base.threads import in_thread
 from aioelastic._errors.error_handler import text_of
 from aioelastic._processes.function_starts import FunctionStart, StartedFunction, start_function
+from aioelastic._processes.members import Member
 from aioelastic._processes.rank_process import ExitStatus
 from aioelastic._processes.session import signal_session
 from aioelastic._processes.value_receiver import ValueReceiver
@@ -53,8 +54,8 @@ class FunctionRank:
         await asyncio.wait([self._ending])
         return self._ending.result()
 
-    def signal_group(self, number: int, members: Collection[int]) -> int:
-        """Signal the process group, and the given members of the session outside it."""
+    def signal_group(self, number: int, members: Collection[Member]) -> int:
+        """Signal the process group, and the given members outside it."""
         return signal_session(self._child, number, members)
 
     def __repr__(self) -> str:

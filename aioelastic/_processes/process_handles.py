@@ -3,12 +3,10 @@
 Where the system has no pidfd (macOS), numbers are checked right before they are used.
 """
 
-import contextlib
 import functools
 import os
 import select
 import signal
-from collections.abc import Iterator
 
 
 @functools.cache
@@ -43,29 +41,3 @@ def handle_has_exited(handle: int) -> bool:
     poller = select.poll()
     poller.register(handle, select.POLLIN)
     return bool(poller.poll(0))
-
-
-@contextlib.contextmanager
-def member_handle(pid: int, session: int) -> Iterator[int | None]:
-    """Hold a process of a session, checked after it was opened.
-
-    Raises:
-        ProcessLookupError: The process is gone, or its number belongs to somebody else now.
-    """
-    handle = open_handle(pid)
-    try:
-        if os.getsid(pid) != session:
-            raise ProcessLookupError(pid)
-        yield handle
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def signal_member(pid: int, session: int, number: int) -> None:
-    """Send a signal to a process if, and only if, it is a member of the session."""
-    with contextlib.suppress(ProcessLookupError, PermissionError), member_handle(pid, session) as handle:
-        if handle is None:
-            os.kill(pid, number)
-        else:
-            signal.pidfd_send_signal(handle, number)

@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from aioelastic._processes.members import Member
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitStatus:
@@ -48,8 +50,8 @@ class RankProcess(Protocol):
         """Wait for the leader's end, whoever still holds its pipes; any number of tasks may."""
         ...
 
-    def signal_group(self, number: int, members: Collection[int]) -> int:
-        """Send a signal to the rank's process group and to those members of its session that left the group.
+    def signal_group(self, number: int, members: Collection[Member]) -> int:
+        """Send a signal to the rank's process group and to those of its members that left the group.
 
         Returns:
             The signal that the leader got: it may have to be another one.
@@ -60,17 +62,15 @@ class RankProcess(Protocol):
 class ProcessTable(Protocol):
     """The system's processes, as far as they belong to ranks."""
 
-    def live_members(self, leaders: Mapping[int, bool]) -> dict[int, list[int]]:
-        """Find what is alive in the leaders' sessions, zombies left out, in one pass over all processes.
+    def members(self, leaders: Mapping[int, bool], groups: Collection[str] = ()) -> list[Member]:
+        """Find what is alive of some ranks, zombies left out, in one pass over all processes (blocking).
 
         Args:
             leaders: Leader's pid -> whether that leader has exited.
-
-        Returns:
-            Leader's pid -> pids of its live members; leaders without any are left out.
+            groups: Tokens of the groups whose descendants count although they have left the leaders' sessions.
         """
         ...
 
     async def wait_gone(self, pids: Collection[int]) -> None:
-        """Wait until some of the processes, at best all, have ended; look at the table again afterwards."""
+        """Wait until the processes have ended, as far as they can be awaited; look at the table again afterwards."""
         ...

@@ -6,11 +6,11 @@ import signal
 from collections.abc import Collection
 
 from aioelastic._processes.child import Child
-from aioelastic._processes.process_handles import signal_member
+from aioelastic._processes.members import Member, signal_member
 
 
-def signal_session(child: Child, number: int, members: Collection[int]) -> int:
-    """Send a signal to a rank's process group at once, and to the given members of its session outside the group.
+def signal_session(child: Child, number: int, members: Collection[Member]) -> int:
+    """Send a signal to a rank's process group at once, and to the given members outside the group.
 
     A function rank opens its session itself. As long as it has none, nothing of the user's runs in it, and it still has
     the signal state of whatever it was forked from (a fork server ignores SIGINT): then it is killed instead.
@@ -18,7 +18,7 @@ def signal_session(child: Child, number: int, members: Collection[int]) -> int:
     Args:
         child: The rank's leader.
         number: The signal.
-        members: What was found alive in its session.
+        members: What was found alive of the rank.
 
     Returns:
         The signal that the leader got.
@@ -37,8 +37,8 @@ def signal_session(child: Child, number: int, members: Collection[int]) -> int:
         except PermissionError:
             pass
     for member in members:
-        if not (group_is_ours and _group_of(member) == leader):
-            signal_member(member, leader, number)
+        if not (group_is_ours and _group_of(member.pid) == leader):
+            signal_member(member, number)
     return sent
 
 

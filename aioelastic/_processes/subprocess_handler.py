@@ -16,6 +16,7 @@ from aioelastic._logs.files import open_log
 from aioelastic._numa.options import NumaOptions, check_numa_options
 from aioelastic._processes.child import CommandChild, start_child
 from aioelastic._processes.command_line import command_line, find_command, rank_environment
+from aioelastic._processes.members import Member
 from aioelastic._processes.rank_process import ExitStatus
 from aioelastic._processes.session import signal_session
 from aioelastic._processes.signal_state import ExecStep, exec_outcome, exec_step, needs_exec_step
@@ -75,11 +76,11 @@ class SubprocessHandler:
         Args:
             death_sig: The signal; SIGTERM when not given.
         """
-        left = SystemTable().live_members({self.pid: self.has_exited()})
-        self.signal_group(death_sig or DEATH_SIGNAL, left.get(self.pid, ()))
+        left = SystemTable().members({self.pid: self.has_exited()})
+        self.signal_group(death_sig or DEATH_SIGNAL, left)
 
-    def signal_group(self, number: int, members: Collection[int]) -> int:
-        """Send a signal to the process group at once, and to the given members of the session outside it."""
+    def signal_group(self, number: int, members: Collection[Member]) -> int:
+        """Send a signal to the process group at once, and to the given members outside it."""
         return signal_session(self._child, number, members)
 
     def __repr__(self) -> str:

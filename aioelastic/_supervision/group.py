@@ -14,7 +14,7 @@ import enum
 import logging
 import signal
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -26,6 +26,7 @@ from aioelastic._base.threads import in_thread
 from aioelastic._errors.error_files import read_error_file
 from aioelastic._errors.process_failure import ProcessFailure
 from aioelastic._errors.report import root_cause_first
+from aioelastic._guard.guard import GroupWatch
 from aioelastic._logs.group_logs import GroupLogs, StreamName
 from aioelastic._processes.rank_process import ProcessTable, RankProcess
 from aioelastic._supervision.exits import Ending, ExitCause, RankExit, failed_before_stop, is_failure, judge
@@ -61,6 +62,7 @@ class GroupPlan:
         drain_timeout: Seconds from a rank's exit to the end of its logs.
         error_files: Rank -> path of its error file, or ``""``.
         stderr_files: Rank -> path of its stderr log, or ``""``.
+        swept_groups: The group's token, if what leaves the ranks' sessions is to be ended with them; else nothing.
     """
 
     name: str
@@ -70,6 +72,7 @@ class GroupPlan:
     drain_timeout: float
     error_files: Mapping[int, str]
     stderr_files: Mapping[int, str]
+    swept_groups: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +98,12 @@ class Group:
         logs: Its output, opened.
         start_rank: Starts one of its ranks.
         table: The system's processes.
+        watch: What ends the group if this program cannot.
     """
 
-    def __init__(self, plan: GroupPlan, logs: GroupLogs, start_rank: RankStarter, table: ProcessTable) -> None:
+    def __init__(
+        self, plan: GroupPlan, logs: GroupLogs, start_rank: RankStarter, table: ProcessTable, watch: GroupWatch
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.outcome: asyncio.Future[GroupOutcome] = loop.create_future()
         self.processes: dict[int, RankProcess] = {}
@@ -105,6 +111,7 @@ class Group:
         self._logs = logs
         self._start_rank = start_rank
         self._table = table
+        self._watch = watch
         self._loop = loop
         self._started: asyncio.Future[None] = loop.create_future()
         self._stop: StopOrder | None = None
@@ -174,10 +181,7 @@ class Group:
             self._stop = StopOrder(number, deadline)
             self._news.set()
             return
-        self._stop.hurry(deadline)
-        if number not in {self._stop.signal, signal.SIGKILL}:
-            ladder = self._ladder()
-            ladder.send(number, ladder.survey())
+        self._stop.hurry(deadline, None if number in {self._stop.signal, signal.SIGKILL} else number)
 
     async def stop(self, number: int, grace: float) -> None:
         """Have the group end, and wait until its last process is gone and its logs are closed.
@@ -210,27 +214,35 @@ class Group:
 
     async def _start_all(self) -> bool:
         """Start all ranks, or none: then the error is with those who wait for the start."""
-        for rank in range(self._plan.nprocs):
-            if self._stop is not None:
-                break
-            try:
-                with self._logs.handing_over(rank) as stdio:
-                    self._start_times[rank] = time.time()
-                    self.processes[rank] = await self._start_rank(rank, stdio, partial(self._see_exit, rank))
-            except Exception as error:  # noqa: BLE001 - whatever it is, it goes to the caller, with nothing left behind
-                await self._abandon()
-                self._started.set_exception(error)
-                return False
-            # A start takes the loop a millisecond; hundreds in a row must not take it a second.
-            await asyncio.sleep(0)
+        try:
+            self._watch.begin()
+            for rank in range(self._plan.nprocs):
+                if self._stop is not None:
+                    break
+                await self._start_one(rank)
+                # A start takes the loop a millisecond; hundreds in a row must not take it a second.
+                await asyncio.sleep(0)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it goes to the caller, with nothing left behind
+            await self._abandon()
+            self._started.set_exception(error)
+            return False
         self._logs.flow()
         self._started.set_result(None)
         return True
 
+    async def _start_one(self, rank: int) -> None:
+        with self._logs.handing_over(rank) as stdio:
+            self._watch.note_starting(rank)
+            self._start_times[rank] = time.time()
+            self.processes[rank] = await self._start_rank(rank, stdio, partial(self._see_exit, rank))
+        self._watch.note_started(rank, self.processes[rank].pid)
+        if rank in self._seen_exits:
+            self._watch.note_ended(rank)
+
     async def _supervise(self) -> None:
         # Not anyio's task group: cancelled before a task's first step, it drops the coroutine with a warning.
         async with asyncio.TaskGroup() as watchers:
-            watching = [watchers.create_task(self._watch(rank)) for rank in self.processes]
+            watching = [watchers.create_task(self._see_to(rank)) for rank in self.processes]
             while self._stop is None and not self._failed and len(self._endings) < len(self.processes):
                 self._news.clear()
                 await self._news.wait()
@@ -245,11 +257,13 @@ class Group:
             for watch in watching:
                 watch.cancel()
         await self._logs.drain(self._drain_deadlines())
+        self._watch.end()
         clean = all(each.status.code == 0 and not each.status.problem for each in self._endings.values())
         # Without a failure there is no file to be read.
         self.outcome.set_result(self._explain(survivors) if clean else await in_thread(self._explain, survivors))
+        await self._watch.ended()
 
-    async def _watch(self, rank: int) -> None:
+    async def _see_to(self, rank: int) -> None:
         status = await self.processes[rank].wait_status()
         end_time, _ = self._seen_exits[rank]
         self._endings[rank] = ending = Ending(
@@ -272,9 +286,10 @@ class Group:
 
     def _see_exit(self, rank: int) -> None:
         self._seen_exits[rank] = time.time(), self._loop.time()
+        self._watch.note_ended(rank)
 
     def _ladder(self) -> Ladder:
-        return Ladder(list(self.processes.values()), self._table, self._note_signal)
+        return Ladder(list(self.processes.values()), self._table, self._note_signal, self._plan.swept_groups)
 
     def _note_signal(self, rank: int, number: int) -> None:
         self._sent.setdefault(rank, set()).add(number)
@@ -293,6 +308,8 @@ class Group:
                 for process in self.processes.values():
                     await process.wait_status()
             await self._logs.drain({})
+            self._watch.end()
+            await self._watch.ended()
 
     def _explain(self, survivors: dict[int, list[int]]) -> GroupOutcome:
         """Judge the endings; reads error files and log ends of failed and stopped ranks (blocking)."""

@@ -255,7 +255,7 @@ async def test_a_member_that_leaves_the_session_is_not_waited_for(tmp_path: Path
     """A process that opens a session of its own after it was seen does not hold back the end until the deadline."""
     program = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nos.setsid()\ntime.sleep(60)"
     script = f"trap '' TERM; {PYTHON} -c \"{program}\" & echo child $!; echo ready; exit 0"
-    async with shell_group(tmp_path, script, SLEEP, shutdown_timeout=60) as context:
+    async with shell_group(tmp_path, script, SLEEP, shutdown_timeout=60, sweep_descendants=False) as context:
         leaver = spoken_pid(context, 0)
         closing = asyncio.create_task(context.close())
         await until(lambda: context.state is GroupState.STOPPING, "the close")

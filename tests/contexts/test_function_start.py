@@ -160,7 +160,9 @@ async def main():
     os.setgroups([])
     os.setresuid(54321, 54321, 54321)
     _, hard = limits = resource.getrlimit(resource.RLIMIT_NPROC)
-    context = MultiprocessContext("job", worlds.pause, dict.fromkeys(range(6), ()), None, "fork", DefaultLogsSpecs())
+    # Not guarded: this user may not be allowed to execute the interpreter.
+    context = MultiprocessContext("job", worlds.pause, dict.fromkeys(range(6), ()), None, "fork", DefaultLogsSpecs(),
+                                  orphan_guard=False)
     starting = asyncio.ensure_future(context.start())
     while len(context.pids()) < 2:
         await asyncio.sleep(0)

@@ -199,6 +199,7 @@ class TestVariables:
         wanted = {**os.environ, "REPLACED": "", "RANK": "3", "RATE": "0.5", "PLACE": str(tmp_path)}
         del wanted["REMOVED"]
         assert got.pop("TORCHELASTIC_ERROR_FILE").startswith(str(tmp_path))
+        assert got.pop("AIOELASTIC_RANK_TOKEN").endswith(".0")
         assert got == wanted
 
     async def test_each_rank_has_its_own(self, tmp_path: Path) -> None:

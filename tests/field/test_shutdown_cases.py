@@ -12,6 +12,7 @@ import pytest
 
 from aioelastic import ExitCause, PContext, SubprocessHandler, get_subprocess_handler, start_processes
 from aioelastic._contexts import context as context_module
+from aioelastic._processes.members import Member
 from aioelastic._processes.system_table import SystemTable
 from aioelastic._supervision import ladder as ladder_module
 from tests.helpers.groups import FAILS_ON_GO, WAITS_FOR, python_group, shell_group, spoken_pid
@@ -48,7 +49,7 @@ async def test_a_child_that_ignores_the_signal_does_not_outlive_a_close(tmp_path
 
         assert 0.99 <= time.monotonic() - began < 4
         assert not is_alive(child)
-        assert SystemTable().live_members(dict.fromkeys(context.pids().values(), True)) == {}
+        assert SystemTable().members(dict.fromkeys(context.pids().values(), True)) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
@@ -175,12 +176,10 @@ class NeverGone(SystemTable):
 
     stuck: int | None = None
 
-    def live_members(self, leaders: Any) -> dict[int, list[int]]:
+    def members(self, leaders: Any, groups: Any = ()) -> list[Member]:
         """See `SystemTable`."""
-        found = super().live_members(leaders)
-        if self.stuck is not None and self.stuck in leaders:
-            found[self.stuck] = [self.stuck]
-        return found
+        found = [member for member in super().members(leaders, groups) if member.pid != self.stuck]
+        return [*found, Member(self.stuck, self.stuck)] if self.stuck in leaders else found
 
     async def wait_gone(self, pids: Any) -> None:
         """See `SystemTable`."""

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
+from aioelastic._processes.members import Member
 from aioelastic._processes.rank_process import ExitStatus
 
 POLITE: Final = frozenset({int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGKILL)})
@@ -22,12 +23,14 @@ class FakeTable:
 
     Attributes:
         looks: How often the whole table was read.
-        sessions: Live process -> its session.
+        sessions: Live process -> its session, a rank's or another one.
+        tokens: Process -> the rank's token that it bears.
     """
 
     def __init__(self) -> None:
         self.looks = 0
         self.sessions: dict[int, int] = {}
+        self.tokens: dict[int, str] = {}
         self._fatal: dict[int, frozenset[int]] = {}
         self._on_death: dict[int, Callable[[int], None]] = {}
         self._death = asyncio.Event()
@@ -51,13 +54,12 @@ class FakeTable:
         del self.sessions[pid]
         self._death.set()
 
-    def live_members(self, leaders: Mapping[int, bool]) -> dict[int, list[int]]:
+    def members(self, leaders: Mapping[int, bool], groups: Collection[str] = ()) -> list[Member]:
         """See `ProcessTable`."""
         self.looks += 1
-        found: dict[int, list[int]] = {}
-        for pid, session in self.sessions.items():
-            if session in leaders:
-                found.setdefault(session, []).append(pid)
+        found = [Member(pid, session) for pid, session in self.sessions.items() if session in leaders]
+        away = self.sessions.keys() - {member.pid for member in found}
+        found += [Member(pid, 0, token) for pid, token in self.tokens.items() if pid in away and token[:-2] in groups]
         return found
 
     async def wait_gone(self, pids: Collection[int]) -> None:
@@ -111,12 +113,12 @@ class FakeRank:
         await asyncio.wait([self._status])
         return self._status.result()
 
-    def signal_group(self, number: int, members: Collection[int]) -> int:
+    def signal_group(self, number: int, members: Collection[Member]) -> int:
         """See `RankProcess`."""
         self.signals.append(number)
         self.on_signal(number)
-        for pid in members:
-            self._table.deliver(pid, number)
+        for member in members:
+            self._table.deliver(member.pid, number)
         return number
 
     def _see(self, status: ExitStatus) -> None:

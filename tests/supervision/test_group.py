@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from aioelastic import ExitCause, GroupState
+from aioelastic._guard.guard import Unwatched
 from aioelastic._logs.group_logs import GroupLogs, StreamName
 from aioelastic._logs.routes import RankRoutes, Route, Way
 from aioelastic._supervision import group as group_module
@@ -53,7 +54,7 @@ class World:
         )
         inherit = RankRoutes(stdout=Route(way=Way.INHERIT), stderr=Route(way=Way.INHERIT))
         logs = GroupLogs([inherit] * len(fatal), dict.fromkeys(fatal, ""), {"stdout": (), "stderr": ()})
-        self.group = Group(plan, logs, self._start, self.table)
+        self.group = Group(plan, logs, self._start, self.table, Unwatched())
 
     async def _start(self, rank: int, _stdio: Mapping[StreamName, int | None], on_exit: Callable[[], None]) -> FakeRank:
         if rank == self._fails_at:
@@ -172,6 +173,7 @@ async def test_a_different_second_signal_is_passed_on_while_the_group_ends() -> 
         await until(lambda: world.ranks[0].signals)
         world.group.request_stop(TERM, 60)
         world.group.request_stop(int(signal.SIGINT), 60)
+        await until(lambda: len(world.ranks[0].signals) > 3)
         assert world.ranks[0].signals == [TERM, CONT, signal.SIGINT, CONT]
 
 

@@ -4,11 +4,11 @@ import asyncio
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 
-from aioelastic._processes.process_handles import signal_member
+from aioelastic._processes.members import Member, signal_member
 from aioelastic._processes.system_table import SystemTable
 from aioelastic._supervision import ladder as ladder_module
 from aioelastic._supervision.ladder import Ladder, StopOrder
@@ -38,10 +38,12 @@ def order(number: int, grace: float) -> StopOrder:
     return StopOrder(number, asyncio.get_running_loop().time() + grace)
 
 
-def descent(table: FakeTable | SystemTable, *ranks: FakeRank) -> tuple[Ladder, list[tuple[int, int]]]:
+def descent(
+    table: FakeTable | SystemTable, *ranks: FakeRank, groups: Collection[str] = ()
+) -> tuple[Ladder, list[tuple[int, int]]]:
     """Give a ladder, and the list of what it says it has sent."""
     told: list[tuple[int, int]] = []
-    return Ladder(ranks, table, lambda rank, number: told.append((rank, number))), told
+    return Ladder(ranks, table, lambda rank, number: told.append((rank, number)), groups), told
 
 
 async def test_a_polite_group_gets_the_signal_and_a_continue() -> None:
@@ -163,6 +165,41 @@ async def test_a_fork_that_slips_through_sigkill_is_killed_in_the_next_round() -
     assert table.sessions == {}
 
 
+async def test_what_left_the_session_gets_the_whole_ladder() -> None:
+    """A daemon that bears the rank's token is signalled with the rank, waited for, and killed at the deadline."""
+    table = FakeTable()
+    rank = FakeRank(table, 0)
+    table.add(4711, 4711, DEAF)
+    table.tokens[4711] = "group.0"
+    ladder, told = descent(table, rank, groups=["group"])
+
+    assert await ladder.descend(order(TERM, 0.1)) == {}
+    assert rank.signals == [TERM, CONT, KILL]
+    assert told == [(0, TERM)]
+    assert table.sessions == {}
+
+
+async def test_what_left_the_session_of_another_group_is_left_alone() -> None:
+    """A token of another group, or of this one when it does not sweep, is no reason for a signal."""
+    table = FakeTable()
+    table.add(4711, 4711, DEAF)
+    table.tokens[4711] = "group.0"
+    for number, groups in enumerate(([], ["other"])):
+        assert await descent(table, FakeRank(table, number), groups=groups)[0].descend(order(KILL, 0)) == {}
+    assert table.sessions == {4711: 4711}
+
+
+async def test_another_signal_is_sent_while_the_first_is_waited_for() -> None:
+    """A later request for another signal reaches who is left at once, and the deadline stays."""
+    table = FakeTable()
+    rank = FakeRank(table, 0, fatal=frozenset({int(signal.SIGQUIT), KILL}))
+    stop = order(TERM, 60)
+    rank.on_signal = lambda number: stop.hurry(stop.deadline, signal.SIGQUIT) if number == CONT else None
+
+    await asyncio.wait_for(descent(table, rank)[0].descend(stop), 5)
+    assert rank.signals[:3] == [TERM, CONT, signal.SIGQUIT]
+
+
 async def test_hurrying_brings_sigkill_forward() -> None:
     """A deadline that is brought forward while the ladder waits takes effect at once."""
     table = FakeTable()
@@ -198,21 +235,22 @@ async def test_a_leader_whose_number_was_recycled_is_left_alone(stranger: int) -
     rank.pid = stranger
     ladder, told = descent(SystemTable(), rank)
 
-    assert ladder.survey() == {0: [stranger]}
+    assert await ladder.survey() == {0: [Member(stranger, stranger)]}
     rank._status.cancel()
     assert await ladder.descend(order(KILL, 0)) == {}
     assert (rank.signals, told) == ([], [])
 
 
-def test_a_member_is_signalled_only_within_its_session(stranger: int) -> None:
-    """A number that came to a process of another session is not signalled."""
-    signal_member(stranger, stranger + 1, signal.SIGKILL)
+def test_a_number_that_came_to_a_stranger_is_not_signalled(stranger: int) -> None:
+    """A number that came to a process of another session, or without the token, is not signalled."""
+    signal_member(Member(stranger, stranger + 1), signal.SIGKILL)
+    signal_member(Member(stranger, 0, "0123456789abcdef.0"), signal.SIGKILL)
     assert is_alive(stranger)
 
 
 def test_a_member_gets_a_signal_that_has_no_name(stranger: int) -> None:
     """Real-time signals reach members that are signalled one by one."""
-    signal_member(stranger, stranger, signal.SIGRTMIN + 3)
+    signal_member(Member(stranger, stranger), signal.SIGRTMIN + 3)
     while is_alive(stranger):
         time.sleep(0.001)
 

@@ -1,0 +1,200 @@
+"""Which processes belong to ranks: the members of their sessions, and whoever bears their tokens.
+
+Nothing but the standard library is imported here: the orphan guard works with this, too.
+"""
+
+# ruff: noqa: PTH110, PTH115, PTH208 - pathlib would be one more import for the guard
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from aioelastic._child.token import TOKEN_VARIABLE
+from aioelastic._processes.process_handles import handle_has_exited, open_handle
+
+_LOOKS = 3
+"""Looks until nothing found counts as nothing there, although processes came and went during each of them."""
+
+_READ_BYTES = 64 * 1024
+"""Bytes of an environment that are read at once."""
+
+_HAS_ENVIRONMENTS: Final = os.path.exists("/proc/self/environ")
+"""Whether the system shows the variables of processes; macOS has no /proc."""
+
+_VARIABLE: Final = f"{TOKEN_VARIABLE}=".encode()
+
+
+class Member(NamedTuple):
+    """A process that belongs to a rank."""
+
+    pid: int
+    """Its process id."""
+
+    session: int
+    """The rank's session, if it is in that; otherwise 0."""
+
+    token: str = ""
+    """The rank's token, if it is not in the session; otherwise ``""``."""
+
+    def check(self) -> None:
+        """See that the number still belongs to the process that was found.
+
+        Raises:
+            ProcessLookupError: It does not.
+        """
+        if self.session:
+            if os.getsid(self.pid) != self.session:
+                raise ProcessLookupError(self.pid)
+        elif self.token not in tokens_of(self.pid):
+            raise ProcessLookupError(self.pid)
+
+
+def find_members(
+    list_pids: Callable[[], Iterable[int]], leaders: Mapping[int, bool], groups: Collection[str]
+) -> list[Member]:
+    """Find what is alive of some ranks, zombies left out, in one pass over all processes.
+
+    A session's number cannot be given away while it has members, so matching it is safe, but for one case: all members
+    are gone, and the number came to a stranger that opened a session of its own. Then the leader's number is alive
+    although our leader has exited, and the session is left alone.
+
+    Args:
+        list_pids: Gives the numbers of all processes.
+        leaders: Leader's pid -> whether that leader has exited.
+        groups: Tokens of the groups whose descendants are looked for outside the sessions, too.
+    """
+    for _ in range(_LOOKS):
+        found, conclusive = _look(list_pids(), leaders, groups)
+        if found or conclusive:
+            break
+    return found
+
+
+def _look(pids: Iterable[int], leaders: Mapping[int, bool], groups: Collection[str]) -> tuple[list[Member], bool]:
+    """Look once; not conclusive: a process ended or executed another program meanwhile, and may have forked before."""
+    found: list[Member] = []
+    conclusive = True
+    for pid in pids:
+        try:
+            member = _member(pid, leaders, groups)
+        except PermissionError:
+            continue  # another user's
+        except OSError:  # gone, or there is no descriptor left to ask with
+            conclusive = False
+        else:
+            if member is not None:
+                found.append(member)
+    strangers = {member.pid for member in found if leaders.get(member.pid, False)}
+    return [member for member in found if member.session not in strangers], conclusive
+
+
+def _member(pid: int, leaders: Mapping[int, bool], groups: Collection[str]) -> Member | None:
+    session = os.getsid(pid)
+    if session in leaders:
+        member = Member(pid, session)
+        return member if is_alive(member) else None
+    # Threads of the kernel have no session, and what left a rank's session has one of its own.
+    if not groups or not session or not _HAS_ENVIRONMENTS:
+        return None
+    for token in tokens_of(pid):
+        if token.partition(".")[0] in groups:
+            member = Member(pid, 0, token)
+            return member if is_alive(member) else None
+    return None
+
+
+def tokens_of(pid: int) -> tuple[str, ...]:
+    """Give the tokens that a process bears; none for a zombie, whose memory is gone.
+
+    Raises:
+        ProcessLookupError: There is no such process, or it is just executing another program.
+        OSError: It cannot be asked.
+    """
+    environment = _environment(f"/proc/{pid}/environ")
+    if not environment:
+        environment = _environment_of_threads(pid)
+    tokens: list[str] = []
+    for entry in environment.split(b"\0") if _VARIABLE in environment else ():
+        if entry.startswith(_VARIABLE):
+            tokens += entry[len(_VARIABLE) :].decode("ascii", "replace").split(",")
+    return tuple(tokens)
+
+
+def _environment(path: str) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise ProcessLookupError(path) from error
+    try:
+        pieces = []
+        while piece := os.read(descriptor, _READ_BYTES):
+            pieces.append(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)
+
+
+def _environment_of_threads(pid: int) -> bytes:
+    """Ask the other threads: of a process whose main thread has ended the kernel shows nothing else."""
+    try:
+        threads = [int(each) for each in os.listdir(f"/proc/{pid}/task")]
+    except FileNotFoundError as error:
+        raise ProcessLookupError(pid) from error
+    for thread in threads:
+        if thread != pid:
+            return _environment(f"/proc/{pid}/task/{thread}/environ")
+    with contextlib.suppress(FileNotFoundError):
+        os.readlink(f"/proc/{pid}/exe")
+        # No zombie, and without variables: it may be between two programs.
+        raise ProcessLookupError(pid)
+    return b""
+
+
+def is_alive(member: Member) -> bool:
+    """Tell whether a member lives; a zombie does not.
+
+    Raises:
+        ProcessLookupError: The process is gone, or its number belongs to somebody else now.
+    """
+    with _held(member) as handle:
+        return not (_is_zombie(member.pid) if handle is None else handle_has_exited(handle))
+
+
+def signal_member(member: Member, number: int) -> None:
+    """Send a signal to a member, and to nobody who has its number by now."""
+    with contextlib.suppress(ProcessLookupError, PermissionError), _held(member) as handle:
+        if handle is None:
+            os.kill(member.pid, number)
+        else:
+            signal.pidfd_send_signal(handle, number)
+
+
+@contextlib.contextmanager
+def _held(member: Member) -> Iterator[int | None]:
+    """Hold a process by its handle, checked after that was opened.
+
+    Raises:
+        ProcessLookupError: The process is gone, or its number belongs to somebody else now.
+    """
+    handle = open_handle(member.pid)
+    try:
+        member.check()
+        yield handle
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        import psutil  # noqa: PLC0415 - only where there are no handles; the guard goes without
+    except ImportError:
+        return False
+    try:
+        return psutil.Process(pid).status() in {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+    except psutil.Error:
+        return True
+    except OSError:
+        return False  # no descriptor left to ask with; getsid has just found it

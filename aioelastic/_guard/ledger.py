@@ -10,7 +10,6 @@ costs the supervisor a system call per event, never waits for the guard, and a g
 """
 
 import os
-import tempfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -92,5 +91,7 @@ def _nameless_file() -> int:
     try:
         return os.memfd_create("aioelastic ledger")
     except (AttributeError, OSError):
+        import tempfile  # noqa: PLC0415 - large, and the guard itself has no use for it
+
         with tempfile.TemporaryFile(buffering=0) as file:
             return os.dup(file.fileno())

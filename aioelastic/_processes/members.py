@@ -3,7 +3,7 @@
 Nothing but the standard library is imported here: the orphan guard works with this, too.
 """
 
-# ruff: noqa: PTH110, PTH115, PTH208 - pathlib would be one more import for the guard
+# ruff: noqa: PTH110, PTH208 - pathlib would be one more import for the guard
 
 import contextlib
 import os
@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from aioelastic._child.token import TOKEN_VARIABLE
 from aioelastic._processes.process_handles import handle_has_exited, open_handle
 
-_LOOKS = 3
-"""Looks until nothing found counts as nothing there, although processes came and went during each of them."""
+_LOOKS = 5
+"""Looks until nothing found counts as nothing there, although other processes ended during each of them."""
 
 _READ_BYTES = 64 * 1024
 """Bytes of an environment that are read at once."""
@@ -65,56 +65,63 @@ def find_members(
         leaders: Leader's pid -> whether that leader has exited.
         groups: Tokens of the groups whose descendants are looked for outside the sessions, too.
     """
+    dead: set[int] = set()
     for _ in range(_LOOKS):
-        found, conclusive = _look(list_pids(), leaders, groups)
-        if found or conclusive:
+        known = len(dead)
+        found = _look(list_pids(), leaders, groups, dead)
+        if found or len(dead) == known:
             break
     return found
 
 
-def _look(pids: Iterable[int], leaders: Mapping[int, bool], groups: Collection[str]) -> tuple[list[Member], bool]:
-    """Look once; not conclusive: a process ended or executed another program meanwhile, and may have forked before."""
+def _look(pids: Iterable[int], leaders: Mapping[int, bool], groups: Collection[str], dead: set[int]) -> list[Member]:
+    """Look once, and add to those that were seen dead: each may have forked after the numbers had been listed."""
     found: list[Member] = []
-    conclusive = True
-    for pid in pids:
+    # The newest first: what keeps replacing itself by a fork is there for a moment only.
+    for pid in sorted(pids, reverse=True):
         try:
             member = _member(pid, leaders, groups)
         except PermissionError:
             continue  # another user's
         except OSError:  # gone, or there is no descriptor left to ask with
-            conclusive = False
+            dead.add(pid)
         else:
             if member is not None:
                 found.append(member)
     strangers = {member.pid for member in found if leaders.get(member.pid, False)}
-    return [member for member in found if member.session not in strangers], conclusive
+    return [member for member in found if member.session not in strangers]
 
 
 def _member(pid: int, leaders: Mapping[int, bool], groups: Collection[str]) -> Member | None:
+    """Tell whether a process belongs to a rank.
+
+    Raises:
+        ProcessLookupError: It is gone, or a zombie, or may be just executing another program.
+    """
     session = os.getsid(pid)
     if session in leaders:
         member = Member(pid, session)
-        return member if is_alive(member) else None
-    # Threads of the kernel have no session, and what left a rank's session has one of its own.
-    if not groups or not session or not _HAS_ENVIRONMENTS:
+    elif groups and session and _HAS_ENVIRONMENTS:
+        tokens = [token for token in tokens_of(pid) if token.partition(".")[0] in groups]
+        if not tokens:
+            return None
+        member = Member(pid, 0, tokens[0])
+    else:
+        # Threads of the kernel have no session, and what left a rank's session has one of its own.
         return None
-    for token in tokens_of(pid):
-        if token.partition(".")[0] in groups:
-            member = Member(pid, 0, token)
-            return member if is_alive(member) else None
-    return None
+    if not is_alive(member):
+        raise ProcessLookupError(pid)
+    return member
 
 
 def tokens_of(pid: int) -> tuple[str, ...]:
-    """Give the tokens that a process bears; none for a zombie, whose memory is gone.
+    """Give the tokens that a process bears.
 
     Raises:
-        ProcessLookupError: There is no such process, or it is just executing another program.
+        ProcessLookupError: It is gone, or a zombie, or may be just executing another program: it has no variables.
         OSError: It cannot be asked.
     """
-    environment = _environment(f"/proc/{pid}/environ")
-    if not environment:
-        environment = _environment_of_threads(pid)
+    environment = _environment(f"/proc/{pid}/environ") or _environment_of_threads(pid)
     tokens: list[str] = []
     for entry in environment.split(b"\0") if _VARIABLE in environment else ():
         if entry.startswith(_VARIABLE):
@@ -123,8 +130,11 @@ def tokens_of(pid: int) -> tuple[str, ...]:
 
 
 def _environment(path: str) -> bytes:
+    """Read an environment; empty for a thread that has ended, and of which the kernel still has the number."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except ProcessLookupError:
+        return b""
     except FileNotFoundError as error:
         raise ProcessLookupError(path) from error
     try:
@@ -145,11 +155,7 @@ def _environment_of_threads(pid: int) -> bytes:
     for thread in threads:
         if thread != pid:
             return _environment(f"/proc/{pid}/task/{thread}/environ")
-    with contextlib.suppress(FileNotFoundError):
-        os.readlink(f"/proc/{pid}/exe")
-        # No zombie, and without variables: it may be between two programs.
-        raise ProcessLookupError(pid)
-    return b""
+    raise ProcessLookupError(pid)
 
 
 def is_alive(member: Member) -> bool:

@@ -1,25 +1,20 @@
 """What function ranks run in the tests of their world, output and end: light, so that a rank loads it in no time."""
 
-import asyncio
+# ruff: noqa: PLC0415 - what only some ranks need is imported by those
+
 import contextlib
-import ctypes
-import logging
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 LOADED_WITH: Final = os.environ.get("FUNCTION_WORLD")
 """What a variable was when a rank, or a test, imported this module."""
-
-logger = logging.getLogger("function_worlds")
 
 
 def wait_for(sign: str) -> None:
@@ -75,6 +70,8 @@ def signals() -> dict[str, Any]:
 
 def variables() -> dict[str, dict[str, str]]:
     """Give the environment as Python has it, and as a child gets it."""
+    import subprocess
+
     listed = subprocess.run(["env", "-0"], capture_output=True, text=True, check=True).stdout
     childs = dict(entry.partition("=")[::2] for entry in listed.split("\0") if entry)
     return {"python": dict(os.environ), "child": childs}
@@ -126,6 +123,9 @@ def runs_threads() -> list[int]:
 
 def loop_state() -> dict[str, bool]:
     """Tell what is left of the supervisor's event loop, then run one."""
+    import asyncio
+    import warnings
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -156,7 +156,7 @@ def double(value: int) -> int:
 
 async def runs_groups(method: str, folder: str) -> tuple[dict[int, int], str]:
     """Run a group of functions and one of commands, from within a rank."""
-    from aioelastic import Std, start_processes  # noqa: PLC0415 - the other ranks have no use for it
+    from aioelastic import Std, start_processes
 
     async with start_processes("inner", double, {0: (1,), 1: (2,)}, start_method=method) as context:
         functions = await context.wait()
@@ -195,11 +195,15 @@ def print_both(text: str) -> None:
 
 def c_print(text: str) -> None:
     """Print as C code does."""
+    import ctypes
+
     ctypes.CDLL(None).printf(b"%s", text.encode())
 
 
 def print_in_every_way() -> None:
     """Print by Python, C, the descriptor and a grandchild, in turn."""
+    import subprocess
+
     for _ in range(3):
         print("python", end="|")  # noqa: T201 - output is the purpose
         c_print("c|")
@@ -246,6 +250,8 @@ def print_and_die() -> None:
 
 def print_and_abort() -> None:
     """End by a crash in C code."""
+    import ctypes
+
     print_partial_lines()
     ctypes.CDLL(None).abort()
 
@@ -262,7 +268,9 @@ def print_interrupted(size: int) -> int:
 
 def log_a_line(text: str) -> None:
     """Log a line by whatever handlers there are."""
-    logger.warning(text)
+    import logging
+
+    logging.getLogger("function_worlds").warning(text)
 
 
 # The end.
@@ -282,6 +290,8 @@ def pause() -> None:
 
 def hang_in_c() -> None:
     """Wait in C code for ever: no handler of Python's would run."""
+    import ctypes
+
     library = ctypes.PyDLL(None)  # keeps the interpreter's lock, and is not interrupted
     while True:
         library.poll(None, 0, -1)
@@ -300,6 +310,8 @@ def sleep_until_told(ready: str) -> None:
 
 def hang_until_killed(ready: str) -> None:
     """Say that it runs, and hang in C code."""
+    import ctypes  # noqa: F401 - so that nothing but that call is left when it says so
+
     say_ready_and(hang_in_c, ready)
 
 
@@ -322,6 +334,8 @@ def tell_signal(ready: str, told: str, number: int) -> None:
 
 def call_leaving_children(ready: str, deaf: bool, fail: bool) -> None:
     """Leave a forked child and a command behind, then return or raise."""
+    import subprocess
+
     if deaf:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     command = subprocess.Popen(["sleep", "60"])
@@ -361,3 +375,15 @@ class Deadly:
 def never(*args: object) -> NoReturn:
     """Is not to be called."""
     raise AssertionError(args)
+
+
+def leave_a_daemon(folder: str) -> None:
+    """Leave a copy of this process in a session of its own, without a parent, then say so and ignore SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if not os.fork():
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        Path(folder, str(os.getpid())).touch()
+        signal.pause()
+    signal.pause()

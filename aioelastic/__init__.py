@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from aioelastic._contexts.context import PContext as PContext
     from aioelastic._contexts.multiprocess_context import MultiprocessContext as MultiprocessContext
     from aioelastic._contexts.results import RunProcsResult as RunProcsResult
+    from aioelastic._contexts.signal_forwarding import ForwardedSignals as ForwardedSignals
+    from aioelastic._contexts.signal_forwarding import forward_signals as forward_signals
     from aioelastic._contexts.subprocess_context import SubprocessContext as SubprocessContext
     from aioelastic._errors.child_failed import ChildFailedError as ChildFailedError
     from aioelastic._errors.error_handler import ErrorHandler as ErrorHandler
@@ -48,6 +50,7 @@ _HOMES = {
     "DescriptorLimitError": "_errors.exceptions",
     "ErrorHandler": "_errors.error_handler",
     "ExitCause": "_supervision.exits",
+    "ForwardedSignals": "_contexts.signal_forwarding",
     "GroupState": "_supervision.group",
     "LogDirectoryError": "_logs.destinations",
     "LogsDest": "_logs.destinations",
@@ -66,6 +69,7 @@ _HOMES = {
     "Std": "_logs.std",
     "SubprocessContext": "_contexts.subprocess_context",
     "SubprocessHandler": "_processes.subprocess_handler",
+    "forward_signals": "_contexts.signal_forwarding",
     "get_error_handler": "_errors.error_handler",
     "get_subprocess_handler": "_processes.subprocess_handler",
     "record": "_errors.recording",
@@ -82,6 +86,7 @@ __all__ = [
     "DescriptorLimitError",
     "ErrorHandler",
     "ExitCause",
+    "ForwardedSignals",
     "GroupState",
     "LogDirectoryError",
     "LogsDest",
@@ -100,6 +105,7 @@ __all__ = [
     "Std",
     "SubprocessContext",
     "SubprocessHandler",
+    "forward_signals",
     "get_error_handler",
     "get_subprocess_handler",
     "record",

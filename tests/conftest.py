@@ -27,9 +27,16 @@ LOOPS: Final = {"asyncio", "uvloop"}
 METHODS: Final = {"spawn", "fork", "forkserver"}
 """The words in the names of cases that tell the event loop, and the start method."""
 
+LOOP_FIXTURE: Final = "_asyncio_loop_factory"
+"""What pytest-asyncio calls the parameter that it makes of the loops."""
+
+# Thousands of processes run code of the package and of the tests: compile it once, not in each.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # Speed is measured in benchmarks/, and a busy machine is no failure.
-hypothesis.settings.register_profile("unhurried", deadline=None)
-hypothesis.settings.load_profile("unhurried")
+hypothesis.settings.register_profile("sample", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("everything", deadline=None)
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -42,10 +49,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--every-case", action="store_true", help="run cases that differ only in loop or method, too")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the cases of a test that differ only in the loop, run one; where it is marked, also those of start methods.
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell of a marker, and say how many examples properties are tried with."""
+    config.addinivalue_line("markers", "one_of(*names): of cases that differ only in these parameters, too, run one")
+    hypothesis.settings.load_profile("everything" if config.getoption("--every-case") else "sample")
 
-    Processes are slow to start, and most of what they do has nothing to do with either. Which case is run depends on
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the cases of a test that differ only in the loop, run one; where it is marked, also in other parameters.
+
+    Processes are slow to start, and most of what they do has nothing to do with these. Which case is run depends on
     the test's name and on the Python: the next one takes the next case.
     """
     if config.getoption("--every-case"):
@@ -62,6 +75,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _name_of_group(item: pytest.Item) -> str:
     words = LOOPS | METHODS if item.get_closest_marker("one_method") else LOOPS
+    if (marker := item.get_closest_marker("one_of")) and isinstance(item, pytest.Function):
+        names = {*marker.args, LOOP_FIXTURE}
+        given = item.callspec.params.items()
+        values = ("*" if name in names or str(value) in words else str(value) for name, value in given)
+        return "-".join([item.nodeid.partition("[")[0], *values])
     return "-".join("*" if word in words else word for word in re.split(r"[-\[\]]", item.nodeid))
 
 

@@ -1,5 +1,7 @@
 """What passes between supervisor and ranks by pickle, what does not, and what is said of it."""
 
+import functools
+import json
 import multiprocessing
 import socket
 import threading
@@ -55,14 +57,23 @@ import builtins
 from tests.helpers import functions
 
 async def main():
-    kind = getattr(builtins, sys.argv[2], None) or getattr(functions, sys.argv[2])
-    call = functions.ExitsElsewhere, kind
-    async with start_processes("job", functions.give_made, {0: call}, log_dir=os.devnull) as context:
-        print((await context.wait()).failures[0].message)
+    kinds = [getattr(builtins, name, None) or getattr(functions, name) for name in sys.argv[2:]]
+    for kind in kinds:
+        call = functions.ExitsElsewhere, kind
+        async with start_processes("job", functions.give_made, {0: call}, log_dir=os.devnull) as context:
+            print(json.dumps((await context.wait()).failures[0].message))
 
 run(main)
 """
-"""Says why a rank failed whose value can be unpickled anywhere else."""
+"""Says why a rank failed whose value can be unpickled anywhere else, for each type that unpickling raises here."""
+
+RAISED_HERE: Final = ("SystemExit", "KeyboardInterrupt", "GeneratorExit", "RuntimeError", "Mute")
+
+
+@functools.cache
+def said_of_what_raises_here(loop: str) -> list[str]:
+    """Give what one supervisor, which goes on, says of each of these types."""
+    return [json.loads(line) for line in run_driver(RAISES_HERE, loop, *RAISED_HERE).splitlines()]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -127,10 +138,10 @@ async def test_a_value_that_ends_the_process_well_is_no_value(tmp_path: Path, me
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("kind", ["SystemExit", "KeyboardInterrupt", "GeneratorExit", "RuntimeError", "Mute"])
+@pytest.mark.parametrize("kind", RAISED_HERE)
 def test_a_value_that_raises_in_the_supervisor_fails_its_rank(loop: str, kind: str) -> None:
     """Whatever unpickling raises, and there only, the supervisor goes on and says of which type it was."""
-    said = run_driver(RAISES_HERE, loop, kind)
+    said = said_of_what_raises_here(loop)[RAISED_HERE.index(kind)]
     assert said.startswith(f"Its value does not unpickle here ({kind}")
 
 

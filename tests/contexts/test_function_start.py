@@ -189,12 +189,12 @@ run(main)
 async def main():
     before = await warm_up({method!r})
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
-    args = {{rank: (rank,) for rank in range(24)}}
+    resource.setrlimit(resource.RLIMIT_NOFILE, (40, hard))
+    args = {{rank: (rank,) for rank in range(8)}}
     try:
         await start_processes("job", worlds.double, args, start_method={method!r}, log_dir=os.devnull, tee=Std.ALL)
     except DescriptorLimitError as error:
-        assert error.limit == 64 and error.needed > 64 and "24 ranks" in str(error), error
+        assert error.limit == 40 and error.needed > 40 and "8 ranks" in str(error), error
         needed = error.needed
     else:
         raise AssertionError("it started")
@@ -220,9 +220,9 @@ class TestForkWarning:
         program = f"""{PRELUDE}
 filters = {{"duplicate_stdout_filters": ["x"], "duplicate_stderr_filters": ["x"]}}
 async def main():
-    args = {{rank: (f"{{rank}}\\n" * 100,) for rank in range(16)}}
+    args = {{rank: (f"{{rank}}\\n" * 100,) for rank in range(8)}}
     with contextlib.redirect_stdout(None):
-        for _ in range(3):
+        for _ in range(2):
             async with start_processes("job", worlds.print_both, args, start_method="fork", log_dir=sys.argv[2],
                                        local_ranks_filter=() if "tee" in {options!r} else None,
                                        {options}) as context:

@@ -22,7 +22,7 @@ from tests.helpers.waiting import is_alive, until
 
 pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method]
 
-BIG = 200 * 1024 * 1024
+BIG = 80 * 1024 * 1024
 """Bytes of a value that takes a while to be sent."""
 
 VALUES = [
@@ -42,7 +42,7 @@ PEAK = """
 from tests.helpers import functions
 
 async def main():
-    size, function = 300 * 2**20, getattr(functions, sys.argv[3])
+    size, function = 160 * 2**20, getattr(functions, sys.argv[3])
     async with start_processes("job", function, {0: (size,)}, start_method=sys.argv[2]) as context:
         result = await context.wait()
     assert len(result.return_values[0]) == size
@@ -59,9 +59,9 @@ from tests.helpers import functions
 
 async def main():
     go = Path(sys.argv[2])
-    async with start_processes("job", functions.give_bytes_on, {0: (go, 2**30)}, log_dir=os.devnull) as context:
+    async with start_processes("job", functions.give_bytes_on, {0: (go, 2**28)}, log_dir=os.devnull) as context:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + 400 * 2**20, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_AS, (used + 100 * 2**20, resource.RLIM_INFINITY))
         go.touch()
         print((await context.wait()).failures[0].message)
 
@@ -249,7 +249,7 @@ async def test_a_rank_stuck_in_sending_holds_up_no_other(method: str) -> None:
 
 
 async def test_a_big_value_leaves_the_loop_to_others() -> None:
-    """While a value of 200 MB comes and is unpickled, no turn of the loop takes long."""
+    """While a value of 80 MB comes and is unpickled, no turn of the loop takes long."""
     turns: list[float] = []
 
     async def count_turns() -> None:
@@ -311,7 +311,7 @@ async def test_big_arguments_that_nobody_reads_hold_up_nothing(tmp_path: Path, m
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize(("method", "function"), [("spawn", "give_bytes"), ("forkserver", "give_array")])
 def test_a_big_value_takes_its_own_memory_and_little_more(loop: str, method: str, function: str) -> None:
-    """A supervisor that gets 300 MB of bytes, or as large an array, has at no time 100 MB beyond those."""
+    """A supervisor that gets 160 MB of bytes, or as large an array, has at no time 100 MB beyond those."""
     beyond = int(run_driver(PEAK, loop, method, function))
     assert beyond < 100 * 2**20
 
@@ -320,4 +320,4 @@ def test_a_big_value_takes_its_own_memory_and_little_more(loop: str, method: str
 def test_a_value_for_which_there_is_no_memory_fails_its_rank(tmp_path: Path, loop: str) -> None:
     """The failure names the size, and the supervisor lives."""
     said = run_driver(NO_MEMORY, loop, tmp_path / "go")
-    assert re.match(r"There is no memory for its value of 10737418\d\d bytes", said)
+    assert re.match(r"There is no memory for its value of 2684354\d\d bytes", said)

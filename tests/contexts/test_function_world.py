@@ -86,6 +86,7 @@ async def test_stdin_is_at_its_end(method: str) -> None:
     assert await values_of(method, worlds.read_stdin) == [(b"", "", "/dev/null")]
 
 
+@pytest.mark.one_of("teed")
 @each_loop
 @each_method
 @pytest.mark.parametrize("teed", [False, True])
@@ -124,6 +125,7 @@ async def test_signals_are_those_of_a_new_python(method: str, odd: bool) -> None
     assert found["wakeup"] == -1
 
 
+@pytest.mark.one_of("more")
 @each_loop
 @each_method
 @pytest.mark.parametrize("more", ["", "signal.signal(signal.SIGUSR2, signal.SIG_IGN)"])
@@ -244,6 +246,7 @@ async def test_no_event_loop_is_inherited(method: str) -> None:
     assert await values_of(method, worlds.loop_state) == [expected]
 
 
+@pytest.mark.one_of("inner")
 @each_method
 @pytest.mark.parametrize("inner", METHODS)
 async def test_it_can_start_groups(method: str, inner: str, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from aioelastic import (
@@ -24,6 +23,7 @@ from aioelastic import (
 from tests.helpers.affinities import where
 from tests.helpers.drivers import run_driver
 from tests.helpers.groups import shell_group
+from tests.helpers.leaks import descendants
 from tests.helpers.programs import SLEEP, shells
 from tests.helpers.waiting import is_alive
 
@@ -108,7 +108,7 @@ class TestCommands:
 
     async def test_cancelled_at_any_step(self) -> None:
         """A start that is cancelled while ranks are being bound leaves none."""
-        before = set(psutil.Process().children())
+        before = set(descendants("self"))
         for steps in range(0, 100, 4):
             starting = asyncio.ensure_future(
                 start_processes("bound", "sh", shells(SLEEP, SLEEP), numa_options=NumaOptions(AffinityMode.NODE))
@@ -119,7 +119,7 @@ class TestCommands:
             try:
                 context = await starting
             except asyncio.CancelledError:
-                assert not [child for child in set(psutil.Process().children()) - before if is_alive(child.pid)]
+                assert not [pid for pid in set(descendants("self")) - before if is_alive(pid)]
             else:
                 await context.close(timeout=0)
 
@@ -155,7 +155,7 @@ class TestFunctions:
     @pytest.mark.parametrize("method", METHODS)
     async def test_refused_by_the_system(self, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
         """A process that cannot be bound is ended before its function is called, and the error is typed."""
-        before = set(psutil.Process().children())
+        before = set(descendants("self"))
         monkeypatch.setattr(os, "sched_setaffinity", refuse)
 
         with pytest.raises(NumaBindingError, match=r"rank 0 .*refuses CPUs .*Operation not permitted.*sandbox"):
@@ -163,7 +163,7 @@ class TestFunctions:
                 "bound", where, {0: (), 1: ()}, start_method=method, numa_options=NumaOptions(AffinityMode.NODE)
             )
 
-        assert not [child for child in set(psutil.Process().children()) - before if is_alive(child.pid)]
+        assert not [pid for pid in set(descendants("self")) - before if is_alive(pid)]
 
 
 class TestSupervisor:

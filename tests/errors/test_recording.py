@@ -18,7 +18,7 @@ from aioelastic._errors.recording import record
 if TYPE_CHECKING:
     import subprocess
 
-HEADER = "import asyncio, os, resource, signal, sys\nfrom aioelastic._errors.recording import record\n"
+HEADER = "import os, resource, signal, sys\nfrom aioelastic._errors.recording import record\n"
 
 
 class Notebook(ErrorHandler):
@@ -72,7 +72,7 @@ def test_an_exception_of_a_plain_function_is_recorded(run_rank: Any, error_path:
 def test_an_exception_of_an_async_function_is_recorded(run_rank: Any, error_path: Path) -> None:
     """The same holds for ``async def``."""
     done = run_rank(
-        HEADER + "@record\nasync def main():\n    await asyncio.sleep(0)\n    raise ValueError('x')\n"
+        HEADER + "import asyncio\n@record\nasync def main():\n    await asyncio.sleep(0)\n    raise ValueError('x')\n"
         "asyncio.run(main())"
     )
 

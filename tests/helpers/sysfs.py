@@ -42,8 +42,11 @@ class MachineTree:
     @staticmethod
     def write(path: Path, text: object) -> None:
         """Write a file of one line, its directories included."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{text}\n")
+        try:
+            path.write_text(f"{text}\n")
+        except FileNotFoundError:  # rarely: asking first costs as much as the file
+            path.parent.mkdir(parents=True)
+            path.write_text(f"{text}\n")
 
     def remove(self, *patterns: str) -> None:
         """Remove what is below /sys and fits one of the patterns."""

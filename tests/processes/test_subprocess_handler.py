@@ -12,6 +12,7 @@ import pytest
 
 from aioelastic import RankStartError, SpecificationError, SpecificationTypeError, SubprocessHandler
 from aioelastic import get_subprocess_handler as get
+from tests.helpers.leaks import descendants
 from tests.helpers.programs import PYTHON, SLEEP
 from tests.helpers.waiting import is_alive, until, until_written
 
@@ -281,7 +282,7 @@ class TestStart:
     @pytest.mark.parametrize("times", [1, 2])
     async def test_cancelled_at_any_step(self, tmp_path: Path, blocked: bool, times: int) -> None:
         """Cancelled after any number of steps, once or twice, the start leaves no process and no open file."""
-        before = set(psutil.Process().children())
+        before = set(descendants("self"))
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1} if blocked else ())
         try:
             for steps in range(0, 120, 1 if times == 1 and not blocked else 4):
@@ -293,7 +294,7 @@ class TestStart:
                 try:
                     handler = await task
                 except asyncio.CancelledError:
-                    assert not [child for child in set(psutil.Process().children()) - before if is_alive(child.pid)]
+                    assert not [pid for pid in set(descendants("self")) - before if is_alive(pid)]
                 else:
                     handler.close(signal.SIGKILL)
                     await handler.wait()

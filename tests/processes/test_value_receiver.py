@@ -222,8 +222,8 @@ async def test_a_large_size_takes_memory_only_as_it_comes() -> None:
 
 @pytest.mark.parametrize("kind", [bytes, bytearray])
 async def test_memory_is_given_back_while_the_value_is_made(kind: type) -> None:
-    """A value of 100 MB is never in memory twice, and when it is dropped nothing of it is left."""
-    size = 100 * 2**20
+    """A value of 60 MB is never in memory twice, and when it is dropped nothing of it is left."""
+    size = 60 * 2**20
     head = message(kind(size))
     before = memory_now()
     async with receiving() as (receiver, writing):

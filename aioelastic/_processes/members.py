@@ -65,31 +65,44 @@ def find_members(
         leaders: Leader's pid -> whether that leader has exited.
         groups: Tokens of the groups whose descendants are looked for outside the sessions, too.
     """
+    others: set[int] = set()
     dead: set[int] = set()
     for _ in range(_LOOKS):
         known = len(dead)
-        found = _look(list_pids(), leaders, groups, dead)
+        # The newest first: what keeps replacing itself by a fork is there for a moment only.
+        found = _look(sorted(set(list_pids()) - others, reverse=True), leaders, groups, others, dead)
         if found or len(dead) == known:
             break
-    return found
+    strangers = {member.pid for member in found if leaders.get(member.pid, False)}
+    return [member for member in found if member.session not in strangers]
 
 
-def _look(pids: Iterable[int], leaders: Mapping[int, bool], groups: Collection[str], dead: set[int]) -> list[Member]:
-    """Look once, and add to those that were seen dead: each may have forked after the numbers had been listed."""
+def _look(
+    pids: Iterable[int], leaders: Mapping[int, bool], groups: Collection[str], others: set[int], dead: set[int]
+) -> list[Member]:
+    """Look once at some processes.
+
+    Args:
+        pids: Their numbers.
+        leaders: See `find_members`.
+        groups: See `find_members`.
+        others: Gets those that belong to nobody here, and will not.
+        dead: Gets those that had ended: each may have forked after the numbers were listed.
+    """
     found: list[Member] = []
-    # The newest first: what keeps replacing itself by a fork is there for a moment only.
-    for pid in sorted(pids, reverse=True):
+    for pid in pids:
         try:
             member = _member(pid, leaders, groups)
         except PermissionError:
-            continue  # another user's
+            others.add(pid)  # another user's
         except OSError:  # gone, or there is no descriptor left to ask with
             dead.add(pid)
         else:
-            if member is not None:
+            if member is None:
+                others.add(pid)
+            else:
                 found.append(member)
-    strangers = {member.pid for member in found if leaders.get(member.pid, False)}
-    return [member for member in found if member.session not in strangers]
+    return found
 
 
 def _member(pid: int, leaders: Mapping[int, bool], groups: Collection[str]) -> Member | None:
@@ -101,13 +114,13 @@ def _member(pid: int, leaders: Mapping[int, bool], groups: Collection[str]) -> M
     session = os.getsid(pid)
     if session in leaders:
         member = Member(pid, session)
-    elif groups and session and _HAS_ENVIRONMENTS:
+    elif groups and session not in {0, os.getsid(0)} and _HAS_ENVIRONMENTS:
         tokens = [token for token in tokens_of(pid) if token.partition(".")[0] in groups]
         if not tokens:
             return None
         member = Member(pid, 0, tokens[0])
     else:
-        # Threads of the kernel have no session, and what left a rank's session has one of its own.
+        # Threads of the kernel have no session; what left a rank's has one of its own, and cannot come into ours.
         return None
     if not is_alive(member):
         raise ProcessLookupError(pid)

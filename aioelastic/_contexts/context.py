@@ -341,8 +341,7 @@ class PContext(ABC):
             logger.warning("group %r has no orphan guard: there is no interpreter in a frozen program", self.name)
             return Unwatched()
         grace = min(self._shutdown_timeout, GUARD_GRACE)
-        streams_of: Any = getattr(logs, "pumped", lambda _: [])
-        return Watch(self._token, Terms(self._death_signal, grace, self._sweeps), streams_of)
+        return Watch(self._token, Terms(self._death_signal, grace, self._sweeps), logs.pumped)
 
     def _take_destinations(self, dest: LogsDest) -> None:
         if not isinstance(dest, LogsDest):

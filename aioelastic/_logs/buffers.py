@@ -1,10 +1,11 @@
-"""What a stream's bytes are kept in, so that a console or a filtered copy can fall behind without holding up anybody.
+"""What keeps a stream's bytes that are read on the loop, so that a copy can fall behind without holding up anybody.
 
-Normally that is the rank's own log file (`RankFile`). A group without files (``log_dir=os.devnull``) has a nameless
-temporary one instead, which is used only while somebody is behind (`Spool`).
+A group without files (``log_dir=os.devnull``) has a nameless temporary one, which is used only while somebody is behind
+(`Spool`). Where the log file is one that cannot be read back, it stands beside that (`SpooledFile`).
 """
 
 import asyncio
+import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Sequence
@@ -27,8 +28,8 @@ class StreamBuffer(Protocol):
         """Keep the stream's next bytes; needed: somebody is behind and will read them."""
         ...
 
-    async def read(self, position: int) -> bytes:
-        """Give bytes from a position of the stream on, as soon as they are written; ``b""``: they are lost."""
+    async def read(self, position: int) -> tuple[int, bytes]:
+        """Give bytes from a position of the stream on, as soon as they are written (`Intake.read`)."""
         ...
 
     def call_when_written(self, callback: Callable[[], None]) -> None:
@@ -41,14 +42,12 @@ class StreamBuffer(Protocol):
 
 
 class _WrittenFile:
-    """A file that is written by an outlet and read by position; the part both buffers share (a `Giver`)."""
+    """A file that is written by an outlet; the part that `RankFile` and `Spool` share (a `Giver`)."""
 
-    def __init__(self, outlet: Outlet, descriptor: int, threads: BlockingThreads, mailbox: Mailbox) -> None:
+    def __init__(self, outlet: Outlet, mailbox: Mailbox) -> None:
         self.mailbox = mailbox
         self._callbacks: list[Callable[[], None]] = []
         self._outlet = outlet
-        self._descriptor = descriptor
-        self._threads = threads
         self._put = 0
         self._written = 0
 
@@ -78,19 +77,6 @@ class _WrittenFile:
             await self._outlet.abandon()
             raise
 
-    async def _read(self, put_position: int, file_position: int) -> bytes:
-        """Read what was put at a position, from where it is in the file, once the file has it."""
-        while put_position >= self._outlet.delivered and self._outlet.failure is None:
-            progress = asyncio.Event()
-            self.call_when_written(progress.set)
-            await progress.wait()
-        # Not simply to the file's end: a sink that failed may read as anything (/dev/full as zeros).
-        count = min(CHUNK_BYTES, self._outlet.delivered - put_position)
-        try:
-            return await self._threads.run(os.pread, self._descriptor, count, file_position) if count > 0 else b""
-        except OSError:
-            return b""
-
 
 def open_spool() -> int:
     """Open a nameless temporary file; it goes when its descriptor is closed, by us or by the kernel."""
@@ -99,22 +85,15 @@ def open_spool() -> int:
 
 
 class RankFile(_WrittenFile):
-    """The rank's own log file (`StreamBuffer`); it gets every byte, whoever else wants it."""
+    """A log file that gets every byte, whoever else wants it."""
 
     def __init__(self, descriptor: int, path: str, threads: BlockingThreads, mailbox: Mailbox) -> None:
-        outlet = Outlet(FileSink(descriptor, f"log file {path!r}"), threads.submit)
-        super().__init__(outlet, descriptor, threads, mailbox)
-        self._start = os.fstat(descriptor).st_size
+        super().__init__(Outlet(FileSink(descriptor, f"log file {path!r}"), threads.submit), mailbox)
 
-    def keep(self, chunk: bytes, *, needed: bool) -> None:
+    def keep(self, chunk: bytes) -> None:
         """Put the bytes into the file."""
-        del needed
         self._put += len(chunk)
         self._outlet.put(self, chunk)
-
-    async def read(self, position: int) -> bytes:
-        """Give bytes from a position of the stream on; ``b""`` when the file failed or was cut short by somebody."""
-        return await self._read(position, self._start + position)
 
 
 class Spool(_WrittenFile):
@@ -122,7 +101,8 @@ class Spool(_WrittenFile):
 
     def __init__(self, descriptor: int, threads: BlockingThreads, mailbox: Mailbox) -> None:
         self._sink = _SpoolSink(descriptor)
-        super().__init__(Outlet(self._sink, threads.submit), descriptor, threads, mailbox)
+        super().__init__(Outlet(self._sink, threads.submit), mailbox)
+        self._threads = threads
         self._received = 0
         self._front = 0
         self._put_before = 0
@@ -140,10 +120,21 @@ class Spool(_WrittenFile):
             self._put_before = self._put
             self._sink.position = 0
 
-    async def read(self, position: int) -> bytes:
-        """Give bytes from a position of the stream on."""
+    async def read(self, position: int) -> tuple[int, bytes]:
+        """Give bytes from a position of the stream on, once the file has them."""
         place = position - self._front
-        return await self._read(self._put_before + place, place)
+        put = self._put_before + place
+        while put >= self._outlet.delivered and self._outlet.failure is None:
+            progress = asyncio.Event()
+            self.call_when_written(progress.set)
+            await progress.wait()
+        # Not simply to the file's end: what is there may be older.
+        count = min(CHUNK_BYTES, self._outlet.delivered - put)
+        data = b""
+        if count > 0:
+            with contextlib.suppress(OSError):
+                data = await self._threads.run(os.pread, self._sink.descriptor, count, place)
+        return (position, data) if data else (self._received, b"")
 
 
 class SpooledFile:
@@ -163,10 +154,10 @@ class SpooledFile:
 
     def keep(self, chunk: bytes, *, needed: bool) -> None:
         """Put the bytes into the file, and into the spool if somebody is behind."""
-        self._file.keep(chunk, needed=needed)
+        self._file.keep(chunk)
         self._spool.keep(chunk, needed=needed)
 
-    async def read(self, position: int) -> bytes:
+    async def read(self, position: int) -> tuple[int, bytes]:
         """Give bytes from a position of the stream on."""
         return await self._spool.read(position)
 

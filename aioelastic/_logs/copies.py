@@ -1,7 +1,7 @@
 """Copies of a stream: readers with a position of their own, for the console and for the filtered file.
 
 A copy that keeps up takes each chunk as it comes in. One whose outlet is slow stops taking, and when the outlet has
-room again it reads the stream's buffer from where it stopped: nothing is dropped, memory stays bounded, and neither the
+room again it reads them back from where it stopped: nothing is dropped, memory stays bounded, and neither the
 rank nor its file waits.
 """
 
@@ -10,8 +10,8 @@ from typing import Protocol
 
 from aioelastic._base.defaults import CHUNK_BYTES, PARTIAL_LINE_DELAY
 from aioelastic._base.threads import Mailbox
-from aioelastic._logs.buffers import StreamBuffer
 from aioelastic._logs.consoles import Console
+from aioelastic._logs.intakes import Intake
 from aioelastic._logs.lines import Cut, LineCutter, LineFilter, prefixed
 from aioelastic._logs.outlets import Giver, Outlet
 
@@ -103,12 +103,12 @@ class FilterTarget:
 class StreamCopy:
     """One copy of one stream (a `Giver`)."""
 
-    def __init__(self, target: CopyTarget, cutter: LineCutter, buffer: StreamBuffer, mailbox: Mailbox) -> None:
+    def __init__(self, target: CopyTarget, cutter: LineCutter, intake: Intake, mailbox: Mailbox) -> None:
         self.mailbox = mailbox
         self._loop = asyncio.get_running_loop()
         self._target = target
         self._cutter = cutter
-        self._buffer = buffer
+        self._intake = intake
         self._received = 0
         self._position = 0
         self._outstanding = 0
@@ -130,6 +130,12 @@ class StreamCopy:
             self._take(chunk)
         elif self._catching_up is None:
             self._catching_up = self._loop.create_task(self._catch_up())
+
+    def miss(self, count: int) -> None:
+        """Count bytes of the stream, after those received, that cannot be had."""
+        self._received += count
+        if self._catching_up is None:
+            self._skip_lost(count)
 
     def written(self, count: int) -> None:
         """Note that so many of our bytes have left the outlet."""
@@ -162,17 +168,16 @@ class StreamCopy:
         while self._position < self._received:
             while self._outstanding >= _OUTSTANDING_LIMIT:
                 await self._some_room()
-            piece = await self._buffer.read(self._position)
+            start, piece = await self._intake.read(self._position)
+            if start > self._position:
+                self._skip_lost(start - self._position)
             if piece:
                 self._take(piece)
-            else:
-                self._skip_lost()
         self._catching_up = None
 
-    def _skip_lost(self) -> None:
-        lost = self._received - self._position
-        self._target.miss(lost)
+    def _skip_lost(self, lost: int) -> None:
         self._position += lost
+        self._target.miss(lost)
         # The line before the gap must not run into the one after it.
         self._deliver(self._cutter.finish())
 

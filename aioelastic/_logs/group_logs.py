@@ -16,10 +16,12 @@ from aioelastic._base.defaults import PIPE_BYTES
 from aioelastic._base.private_descriptors import close_private, keep_private
 from aioelastic._base.threads import BlockingThreads, Mailbox, in_thread
 from aioelastic._errors.exceptions import RankStartError
-from aioelastic._logs.buffers import RankFile, Spool, SpooledFile, StreamBuffer, open_spool
+from aioelastic._logs.buffers import RankFile, Spool, SpooledFile, open_spool
 from aioelastic._logs.consoles import Console, acquire_console
 from aioelastic._logs.copies import ConsoleTarget, CopyTarget, FilterTarget, StreamCopy
+from aioelastic._logs.file_intake import FileIntake
 from aioelastic._logs.files import open_log
+from aioelastic._logs.intakes import Intake, LoopIntake
 from aioelastic._logs.lines import FilterEntry, LineCutter, LineFilter
 from aioelastic._logs.outlets import FileSink, Outlet
 from aioelastic._logs.pump import StreamPump
@@ -110,6 +112,16 @@ class GroupLogs:
             except OSError as error:
                 raise RankStartError(rank, (), None, error, doing="get a way for its output") from error
             yield stdio
+
+    def pumped(self, rank: int) -> list[tuple[int, int]]:
+        """Give the pipes of a rank's streams that were handed over and have not ended, for who outlives us.
+
+        Returns:
+            For each stream the reading end, and a file that what is in the pipe can be appended to: the rank's log
+            file, or a nameless one where that is no regular file.
+        """
+        pumps = self._pumps.get(rank, [])
+        return [(pump.intake.source, pump.intake.file) for pump in pumps if not pump.at_end.done()]
 
     def flow(self) -> None:
         """Let the pumps work, if they had to wait: all ranks are started."""
@@ -203,24 +215,27 @@ class GroupLogs:
         if self._pipe_bytes > _DEFAULT_PIPE_BYTES and hasattr(fcntl, "F_SETPIPE_SZ"):
             with contextlib.suppress(OSError):  # over the user's share of pipe memory: the default size does, too
                 fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, self._pipe_bytes)
-        buffer = self._buffer(rank, stream, route)
+        intake = self._intake(rank, stream, route, reading)
         copies = [
-            StreamCopy(target, LineCutter(terminal=terminal), buffer, self._mailbox)
+            StreamCopy(target, LineCutter(terminal=terminal), intake, self._mailbox)
             for target, terminal in self._targets(rank, stream, route)
         ]
-        pump = StreamPump(reading, buffer, copies)
+        pump = StreamPump(intake, copies)
         self._pumps.setdefault(rank, []).append(pump)
         if self._flowing:
             pump.begin()
         return writing
 
-    def _buffer(self, rank: int, stream: StreamName, route: Route) -> StreamBuffer:
-        descriptor = self._files.pop((rank, stream))
+    def _intake(self, rank: int, stream: StreamName, route: Route, source: int) -> Intake:
+        file = self._files.pop((rank, stream))
         if not route.file:
-            return Spool(descriptor, self._threads, self._mailbox)
-        file = RankFile(descriptor, route.file, self._threads, self._mailbox)
+            return LoopIntake(source, file, Spool(file, self._threads, self._mailbox))
         spool = self._spools.pop((rank, stream), None)
-        return file if spool is None else SpooledFile(file, Spool(spool, self._threads, self._mailbox))
+        if spool is None:
+            return FileIntake(source, file, route.file, self._threads, self._mailbox)
+        log = RankFile(file, route.file, self._threads, self._mailbox)
+        rest = file if stat.S_ISREG(os.fstat(file).st_mode) else spool
+        return LoopIntake(source, rest, SpooledFile(log, Spool(spool, self._threads, self._mailbox)))
 
     def _targets(self, rank: int, stream: StreamName, route: Route) -> Iterator[tuple[CopyTarget, bool]]:
         prefix = self._prefixes[rank].encode("utf-8", "surrogateescape")

@@ -154,7 +154,7 @@ class Outlet:
                 # Counted before the failure is known: who reads the file back asks for them in the other order.
                 self.delivered += delivered
                 self.failure = error
-                logger.info("%s failed (%s); it is detached, the ranks go on", self._sink.name, _words(error))
+                logger.info("%s failed (%s); it is detached, the ranks go on", self._sink.name, words_of(error))
             else:
                 delivered = sum(map(len, pieces))
                 self.delivered += delivered
@@ -186,8 +186,7 @@ class Outlet:
 
     def _warn(self) -> None:
         if self.missed:
-            reason = "was too slow" if self.failure is None else f"failed ({_words(self.failure)})"
-            logger.warning("%s %s and missed %d bytes of the ranks' output", self._sink.name, reason, self.missed)
+            warn_of_missed(self._sink.name, self.failure, self.missed)
 
 
 class FileSink:
@@ -241,5 +240,12 @@ class _PartialWriteError(OSError):
         self.characters_written = characters_written
 
 
-def _words(error: BaseException) -> str:
+def warn_of_missed(name: str, failure: BaseException | None, missed: int) -> None:
+    """Say once, at its end, how many bytes a sink did not get; it may block."""
+    reason = "was too slow" if failure is None else f"failed ({words_of(failure)})"
+    logger.warning("%s %s and missed %d bytes of the ranks' output", name, reason, missed)
+
+
+def words_of(error: BaseException) -> str:
+    """Put an error into words."""
     return f"{type(error).__name__}: {error}" if not isinstance(error, OSError) else str(error)

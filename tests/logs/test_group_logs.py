@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import stat
 import sys
 import threading
 from pathlib import Path
@@ -15,6 +16,7 @@ from aioelastic._logs.destinations import LogsDest
 from aioelastic._logs.files import open_log
 from aioelastic._logs.group_logs import GroupLogs
 from aioelastic._logs.routes import route_group
+from tests.helpers.waiting import until
 
 
 def make_logs(dest: LogsDest, nprocs: int = 1) -> GroupLogs:
@@ -82,6 +84,32 @@ async def test_logs_that_were_never_handed_over_are_closed(tmp_path: Path, capfd
     await logs.drain({})
 
     assert descriptors() == before
+
+
+async def test_who_outlives_us_gets_pipes_and_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each pumped stream that has not ended has its pipe, and the file for the rest: the log, or a nameless one."""
+    os.mkfifo(tmp_path / "fifo")
+    files = {0: str(tmp_path / "own"), 1: str(tmp_path / "both"), 2: str(tmp_path / "fifo"), 3: os.devnull}
+    logs = make_logs(LogsDest(files, {0: str(tmp_path / "only"), 1: files[1]}, files, {1: files[1]}), 4)
+    await logs.open()
+    pumped = {}
+    for rank in range(4):
+        assert logs.pumped(rank) == []
+        with logs.handing_over(rank) as stdio:
+            os.write(stdio["stdout"] or 0, b"%d\n" % rank)
+            pumped[rank] = logs.pumped(rank)
+            about = [(os.fstat(pipe), os.fstat(file)) for pipe, file in pumped[rank]]
+        assert all(stat.S_ISFIFO(pipe.st_mode) and stat.S_ISREG(file.st_mode) for pipe, file in about)
+        for _, file in about:
+            named = rank < 2
+            assert (file.st_nlink, file.st_ino == Path(files[rank]).stat().st_ino) == (int(named), named)
+    await until(lambda: logs.pumped(0) == [], "the end of the stream")
+    reading = os.open(files[2], os.O_RDONLY | os.O_NONBLOCK)
+    await logs.drain({})
+    os.close(reading)
+
+    assert {rank: len(pairs) for rank, pairs in pumped.items()} == {0: 1, 1: 2, 2: 1, 3: 1}
+    assert (tmp_path / "own").read_bytes() == b"0\n"
 
 
 async def test_a_drain_can_be_cancelled_and_called_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from aioelastic._base.threads import BlockingThreads, Mailbox
-from aioelastic._logs.buffers import RankFile, Spool, open_spool
+from aioelastic._logs.buffers import Spool, open_spool
 from aioelastic._logs.outlets import FileSink, Outlet, write_all
 from tests.helpers.waiting import until
 
@@ -202,27 +202,6 @@ async def test_more_pieces_than_one_call_takes(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == b"".join(pieces)
 
 
-async def test_a_rank_file_reads_only_what_it_has(threads: BlockingThreads) -> None:
-    """Reading back a file that failed gives nothing, whatever the device makes of it (/dev/full reads as zeros)."""
-    file = RankFile(os.open("/dev/full", os.O_RDWR), "/dev/full", threads, Mailbox())
-    file.keep(b"gone", needed=True)
-
-    assert await file.read(0) == b""
-    await file.close()
-
-
-async def test_a_rank_file_is_read_by_the_position_in_the_stream(threads: BlockingThreads, tmp_path: Path) -> None:
-    """What a file held before the stream began is not read back as a part of it; a read waits for the write."""
-    (tmp_path / "file").write_bytes(b"older")
-    file = RankFile(os.open(tmp_path / "file", os.O_RDWR | os.O_APPEND), "file", threads, Mailbox())
-    reading = asyncio.ensure_future(file.read(3))
-    await asyncio.sleep(0)
-    file.keep(b"stream", needed=True)
-
-    assert await reading == b"eam"
-    await file.close()
-
-
 async def test_a_spool_begins_anew_without_losing_its_count(threads: BlockingThreads) -> None:
     """Used many times over, a spool gives the bytes of the right position, takes no more space, and owes nothing."""
     descriptor = open_spool()
@@ -235,7 +214,9 @@ async def test_a_spool_begins_anew_without_losing_its_count(threads: BlockingThr
         spool.keep(piece, needed=True)
         got = b""
         while len(got) < len(piece):
-            got += await spool.read(position + len(got))
+            start, data = await spool.read(position + len(got))
+            assert start == position + len(got)
+            got += data
         position += len(piece)
         assert got == piece
     await until(lambda: spool.backlog == 0)

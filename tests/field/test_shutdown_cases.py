@@ -179,7 +179,7 @@ class NeverGone(SystemTable):
     def members(self, leaders: Any, groups: Any = ()) -> list[Member]:
         """See `SystemTable`."""
         found = [member for member in super().members(leaders, groups) if member.pid != self.stuck]
-        return [*found, Member(self.stuck, self.stuck)] if self.stuck in leaders else found
+        return [*found, Member(self.stuck, self.stuck)] if self.stuck is not None and self.stuck in leaders else found
 
     async def wait_gone(self, pids: Any) -> None:
         """See `SystemTable`."""

@@ -95,8 +95,11 @@ class Console:
 
     def revive(self) -> bool:
         """Be used again while stuck in a write for those who have released it; tell whether that is possible."""
+        if not self._outlet.reopen():
+            return False
+        # Only now: a thread whose end is taken back for nothing would stay for ever.
         self._thread.reopen()
-        return self._outlet.reopen()
+        return True
 
     async def release(self) -> None:
         """Give up one use; the last one ends the console's thread, as soon as it is not stuck.

@@ -69,8 +69,9 @@ def find_members(
     dead: set[int] = set()
     for _ in range(_LOOKS):
         known = len(dead)
-        # The newest first: what keeps replacing itself by a fork is there for a moment only.
-        found = _look(sorted(set(list_pids()) - others, reverse=True), leaders, groups, others, dead)
+        # The new ones first: what keeps replacing itself by a fork is there for a moment only.
+        pids = sorted(set(list_pids()) - others, key=lambda pid: (pid in dead, -pid))
+        found = _look(pids, leaders, groups, others, dead)
         if found or len(dead) == known:
             break
     strangers = {member.pid for member in found if leaders.get(member.pid, False)}

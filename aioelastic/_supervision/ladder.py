@@ -88,6 +88,7 @@ class Ladder:
         self._table = table
         self._on_signal = on_signal
         self._groups = groups
+        self._signalled: set[Member] = set()
 
     async def descend(self, order: StopOrder) -> dict[int, list[int]]:
         """Signal, wait up to the order's deadline for all members to be gone, then kill, with a bound.
@@ -105,6 +106,7 @@ class Ladder:
                     alive = await self.survey()
                     for number in order.more_signals():
                         self.send(number, alive)
+                    self.send(order.signal, self._left_behind(alive))
         if alive:
             with anyio.move_on_after(REAP_TIMEOUT):
                 while alive := await self.survey():
@@ -124,8 +126,18 @@ class Ladder:
             alive.setdefault(rank, []).append(member)
         return alive
 
+    def _left_behind(self, alive: dict[int, list[Member]]) -> dict[int, list[Member]]:
+        """Find who came after the signal, by a rank that is gone; those of a living one may be at work for its end.
+
+        Who has left the session since then counts as new: a signal between fork and exec may be lost on a shell.
+        """
+        gone = {rank.local_rank_id for rank in self._ranks if rank.has_exited()}
+        new = {rank: [each for each in alive[rank] if each not in self._signalled] for rank in alive.keys() & gone}
+        return {rank: members for rank, members in new.items() if members}
+
     def send(self, number: int, alive: dict[int, list[Member]]) -> None:
         """Signal what is alive, every group at once, then SIGCONT so that stopped processes hear it."""
+        self._signalled.update(member for members in alive.values() for member in members)
         numbers = (number,) if number == signal.SIGKILL else (number, signal.SIGCONT)
         for rank in self._ranks:
             members = alive.get(rank.local_rank_id)

@@ -129,12 +129,13 @@ def test_a_supervisor_may_die_while_it_starts_ranks(method: str) -> None:
 def test_the_last_lines_are_in_the_files(tmp_path: Path) -> None:
     """What ranks wrote while the supervisor was busy, and what they say on SIGTERM, is behind what it had written."""
     program = """
+console, sys.stdout = sys.stdout, open(os.devnull, "w")  # which nobody reads here
 async def main():
     script = ("trap 'echo bye; exit' TERM; i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; "
               "touch $0.written; while :; do sleep 0.05; done")
     context = await start_processes("job", "sh", {rank: ("-c", script, f"{sys.argv[2]}/{rank}") for rank in range(3)},
                                     log_dir=f"{sys.argv[2]}/logs", tee={0: Std.ALL, 1: Std.OUT, 2: Std.OUT})
-    print(*context.stdouts.values(), sep="\\n", flush=True)
+    print(*context.stdouts.values(), sep="\\n", flush=True, file=console)
     while not all(Path(f"{sys.argv[2]}/{rank}.written").exists() for rank in range(3)):
         time.sleep(0.01)  # the loop stands still: the lines stay in the pipes
     os.kill(os.getpid(), signal.SIGKILL)

@@ -12,6 +12,7 @@ from typing import TextIO
 import pytest
 
 from aioelastic import Std
+from aioelastic._logs.consoles import acquire_console
 from tests.helpers.programs import shells
 from tests.helpers.supervisors import run_shells, supervise, supervisor, wait_until
 from tests.helpers.waiting import until
@@ -251,3 +252,32 @@ def test_a_non_blocking_console_loses_nothing(tmp_path: Path) -> None:
         lines = job.stdout.read().splitlines()
 
     assert lines == [b"[job0]:%d" % number for number in range(1, 200_001)]
+
+
+async def test_a_console_that_is_asked_for_while_it_ends_leaves_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks between the end of its outlet and that of its thread gets another one; both threads end."""
+    with (tmp_path / "console").open("w") as file:
+        monkeypatch.setattr(sys, "stdout", file)
+        before = threading.enumerate()
+        first = acquire_console("stdout")
+        assert first is not None
+        closed, go_on = threading.Event(), threading.Event()
+        forget = first._forget_unused
+
+        def forget_late() -> None:
+            closed.set()
+            go_on.wait(20)
+            forget()
+
+        monkeypatch.setattr(first, "_forget_unused", forget_late)
+        releasing = asyncio.create_task(first.release())
+        await until(closed.is_set)
+        second = acquire_console("stdout")
+        assert second is not None
+        assert second is not first
+        go_on.set()
+        await releasing
+        await second.release()
+        await until(lambda: threading.enumerate() == before)

@@ -187,20 +187,27 @@ def test_a_group_without_a_guard_lives_on(tmp_path: Path) -> None:
         assert [command_of(pid) for pid in supervisor.survivors] == ["sleep 60 "] * 2
 
 
-def test_daemons_may_opt_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("daemon", "options"),
+    [("env -u AIOELASTIC_RANK_TOKEN setsid", ""), ("setsid", "sweep_descendants=False, ")],
+    ids=["by the variable", "by the group"],
+)
+def test_daemons_may_opt_out(daemon: str, options: str, tmp_path: Path) -> None:
     """What was started without the variable lives on, and with ``sweep_descendants=False`` what left the session."""
-    by_variable = "env -u AIOELASTIC_RANK_TOKEN setsid sleep 61 & setsid sleep 62 & echo ready; exec sleep 63"
-    with doomed(GROUP.format(end=ENDS["killed"]), by_variable, tmp_path) as supervisor:
+    script = (
+        f'trap up=yes USR1; setsid sleep 62 & {daemon} sh -c "kill -USR1 $$; exec sleep 61" & '
+        "while [ -z $up ]; do sleep 0.01; done; echo ready; exec sleep 63"
+    )
+    if options:
+        script = script.replace("setsid sleep 62", "sleep 62", 1)
+    with doomed(
+        GROUP.format(end=ENDS["killed"]).replace("redirects", options + "redirects"), script, tmp_path
+    ) as supervisor:
         assert supervisor.line() == "up"
         supervisor.process.wait(20)
-        supervisor.until_gone(but=[pid for pid in supervisor.survivors if command_of(pid) == "sleep 61 "])
-        assert len(supervisor.survivors) == 2
-    program = GROUP.format(end=ENDS["killed"]).replace("redirects", "sweep_descendants=False, redirects")
-    with doomed(program, "setsid sleep 61 & sleep 62 & echo ready; exec sleep 63", tmp_path / "2") as supervisor:
-        assert supervisor.line() == "up"
-        supervisor.process.wait(20)
-        supervisor.until_gone(but=[pid for pid in supervisor.survivors if command_of(pid) == "sleep 61 "])
-        assert len(supervisor.survivors) == 2
+        daemons = [pid for pid in supervisor.survivors if "sleep 61" in command_of(pid)]
+        assert len(daemons) == 2
+        supervisor.until_gone(but=daemons)
 
 
 def test_a_terminals_signals_do_not_reach_the_guard(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from aioelastic._child.pickling import pickled_value
 from aioelastic._child.value_pipe import REPORT, Message, send
-from aioelastic._child.world import World, enter_world
+from aioelastic._child.world import World, enter_world, lifted
 from aioelastic._errors.error_files import ERROR_FILE_VARIABLE, written_texts
 from aioelastic._errors.error_handler import exception_data
 from aioelastic._errors.recording import record
@@ -71,6 +71,8 @@ class FunctionProcess(process.BaseProcess):
 
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:
         try:
+            if parent_sentinel is not None:
+                parent_sentinel = lifted(parent_sentinel)
             self._enter()
         except BaseException:  # noqa: BLE001 - a forked copy must not go on into the supervisor's code
             import traceback
@@ -107,8 +109,8 @@ class FunctionProcess(process.BaseProcess):
             stdio = self._world.stdio
             if stdio is not None:
                 self._world = self._world._replace(stdio=(given[stdio[0]], given[stdio[1]]))
+        self._value = lifted(self._value)
         enter_world(self._world)
-        os.set_inheritable(self._value, False)
 
     def _returned(self) -> Any:
         function, args = self._call.open() if isinstance(self._call, PickledCall) else self._call

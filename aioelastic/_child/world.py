@@ -68,12 +68,25 @@ def enter_world(world: World) -> None:
         _unbuffer_c_streams()
 
 
+def lifted(descriptor: int) -> int:
+    """Move a descriptor out of the way of the standard streams; an exec closes it then.
+
+    In a supervisor without standard streams anything may have their numbers.
+    """
+    if descriptor > 2:  # noqa: PLR2004 - stderr
+        os.set_inheritable(descriptor, False)
+        return descriptor
+    higher = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(descriptor)
+    return higher
+
+
 def _take_stdio(descriptors: tuple[int, int]) -> None:
     # Out of the way of the numbers 0 to 2 first: one of those may be where the other is to go.
-    lifted = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 3) for each in descriptors]
+    copies = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 3) for each in descriptors]
     nothing = os.open(os.devnull, os.O_RDWR)
-    lifted.insert(0, fcntl.fcntl(nothing, fcntl.F_DUPFD_CLOEXEC, 3))
-    for number, each in enumerate(lifted):
+    copies.insert(0, fcntl.fcntl(nothing, fcntl.F_DUPFD_CLOEXEC, 3))
+    for number, each in enumerate(copies):
         os.dup2(each, number)
         os.close(each)
     for given in {nothing, *descriptors} - {0, 1, 2}:

@@ -12,6 +12,7 @@ lingers, and nobody who counts processes finds one more.
 import array
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
 import signal
@@ -211,25 +212,17 @@ class _Helper:
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair()
-        with theirs:
-            keep_private(self._socket.fileno())
-            self._socket.setblocking(False)
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        keep_private(self._socket.fileno())
+        self._socket.setblocking(False)
+        with theirs, contextlib.ExitStack() as opened:
             try:
-                self._process = subprocess.Popen(
-                    [*_COMMAND, str(theirs.fileno()), str(os.getpid())],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    cwd="/",
-                    start_new_session=True,
-                    pass_fds=(theirs.fileno(),),
-                )
+                # In a program without standard streams it could have the number of one, which the guard gets anew.
+                given = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)
+                opened.callback(os.close, given)
+                self._process = _started([*_COMMAND, str(given), str(os.getpid())], given)
             except BaseException:
                 self._close()
                 raise
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     @property
     def pid(self) -> int:
@@ -266,6 +259,23 @@ class _Helper:
 
     def _close(self) -> None:
         close_private(self._socket.detach())
+
+
+def _started(command: Sequence[str], given: int) -> "subprocess.Popen[bytes]":
+    """Start the guard's program, with all signals blocked."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+            pass_fds=(given,),
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Guard:

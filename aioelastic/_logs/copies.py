@@ -198,11 +198,14 @@ class StreamCopy:
         self._silence = None
         if not self._cutter.partial:
             return
-        quiet = self._loop.time() - self._last_taken
-        if quiet < PARTIAL_LINE_DELAY:
-            self._silence = self._loop.call_later(PARTIAL_LINE_DELAY - quiet, self._on_silence)
-            return
-        self._deliver(self._cutter.take_partial())
+        left = self._last_taken + PARTIAL_LINE_DELAY - self._loop.time()
+        if left <= 0 and (self._position < self._received or not self._intake.is_silent()):
+            # It was we who kept it waiting: a busy loop comes to its timers before it comes to what has arrived.
+            left = PARTIAL_LINE_DELAY
+        if left > 0:
+            self._silence = self._loop.call_later(left, self._on_silence)
+        else:
+            self._deliver(self._cutter.take_partial())
 
     async def _some_room(self) -> None:
         self._room = self._loop.create_future()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from aioelastic._base.defaults import CHUNK_BYTES, PIPE_BYTES
 from aioelastic._base.private_descriptors import close_private, keep_private
 from aioelastic._base.threads import BlockingThreads, Mailbox
-from aioelastic._logs.intakes import Receiver
+from aioelastic._logs.intakes import Receiver, is_readable
 from aioelastic._logs.moves import Mover, Piece
 from aioelastic._logs.places import Places
 
@@ -67,6 +67,10 @@ class FileIntake:
     def begin(self) -> None:
         """Start to watch the pipe."""
         self._go_on()
+
+    def is_silent(self) -> bool:
+        """Tell whether nothing is in the pipe, and nothing that was moved is still to be handed on."""
+        return self._ended or (self._watching and not self._queue and not is_readable(self.source))
 
     def cut(self) -> None:
         """Move what is in the pipe now, then end; a thread does it, so the end comes later."""

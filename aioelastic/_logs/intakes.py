@@ -6,6 +6,7 @@ else (no file at all, a FIFO, a device, a file that several streams write into) 
 
 import asyncio
 import os
+import select
 from typing import Protocol
 
 from aioelastic._base.defaults import CHUNK_BYTES, PIPE_BYTES
@@ -56,6 +57,10 @@ class Intake(Protocol):
         """Start to take bytes from the pipe."""
         ...
 
+    def is_silent(self) -> bool:
+        """Tell whether nothing of the stream is on its way: the rank is waited for, and its pipe is empty."""
+        ...
+
     def cut(self) -> None:
         """Take what is in the pipe now, then end although somebody still holds it."""
         ...
@@ -75,6 +80,13 @@ class Intake(Protocol):
     async def close(self) -> None:
         """Close what keeps the bytes, once it has them; on cancellation leave what is stuck to its thread."""
         ...
+
+
+def is_readable(pipe: int) -> bool:
+    """Tell whether there is something to be read from a pipe."""
+    poller = select.poll()
+    poller.register(pipe, select.POLLIN)
+    return bool(poller.poll(0))
 
 
 class LoopIntake:
@@ -98,6 +110,10 @@ class LoopIntake:
         """Start to read."""
         if not self._ended:
             self._loop.add_reader(self.source, self._on_readable)
+
+    def is_silent(self) -> bool:
+        """Tell whether nothing is in the pipe."""
+        return self._ended or not is_readable(self.source)
 
     def cut(self) -> None:
         """Take what is in the pipe now, then end."""

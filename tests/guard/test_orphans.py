@@ -46,6 +46,17 @@ def test_nothing_outlives_the_supervisor(end: str, loop: str, tmp_path: Path) ->
         assert supervisor.until_gone() < 4
 
 
+def test_it_needs_no_standard_streams(tmp_path: Path) -> None:
+    """A supervisor that has closed them is guarded all the same, whatever gets their numbers then."""
+    end = "os.write(8, b'up'); " + ENDS["killed"]
+    closes = "os.dup2(1, 8)\nfor number in (0, 1, 2): os.close(number)\nasync def main():"
+    program = GROUP.format(end=end).replace("async def main():", closes).replace('print("up", flush=True)', "")
+    with doomed(program.replace("b'up'", "b'up\\n'"), FAMILY, tmp_path) as supervisor:
+        assert supervisor.line() == "up"
+        supervisor.process.wait(20)
+        assert supervisor.until_gone() < 4
+
+
 FUNCTIONS = """
 from tests.helpers import function_worlds as worlds
 async def main():

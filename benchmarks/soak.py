@@ -39,6 +39,10 @@ def main() -> int:
     if ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         sys.exit("soak: this system does not tell about orphans")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        # Rounds are about them, and would inherit that nohup ignores them.
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     # Or nobody would end what is running.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     directory = Path(tempfile.mkdtemp(prefix="soak-", dir=options.directory))

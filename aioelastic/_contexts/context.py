@@ -206,8 +206,9 @@ class PContext(ABC):
     async def close(self, death_sig: signal.Signals | None = None, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the seed's name
         """End the group: signal every rank, wait, kill what is left, reap it, end the logs.
 
-        What a rank left behind in its session is ended in the same way, also when the rank itself has succeeded. It
-        may be called any number of times, by several tasks at once; a shorter timeout hurries a close under way.
+        What a rank left behind, in its session or outside of it, is ended in the same way, also when the rank itself
+        has succeeded. It may be called any number of times, by several tasks at once; a shorter timeout hurries a close
+        under way.
 
         Cancellation turns it into an immediate SIGKILL; it still reaps, then raises.
 

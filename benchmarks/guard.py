@@ -59,21 +59,38 @@ async def measure_cost(rounds: int) -> None:
         print(f"{'with' if guarded else 'without':8} guard: started {started:6.1f} ms, closed {closed:6.1f} ms")
 
 
-async def measure_guard() -> None:
-    """Start one guard and look at it."""
-    begin = time.perf_counter()
+def measure_starts(rounds: int) -> None:
+    """Start guards and bare interpreters in turns: the time until each listens, and until each is over."""
+    listens, bare = [], []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        helper = guard_module._Helper()  # noqa: SLF001 - there is no public way to the guard, nor need of one
+        helper.tell(b"D", "0" * 16)
+        while _unread(helper._socket.fileno()):  # noqa: SLF001 - see above
+            time.sleep(0.0001)
+        listens.append((time.perf_counter() - begin) * 1e3)
+        helper.kill()
+        helper.reap()
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, "-I", "-S", "-c", "pass"], check=True)
+        bare.append((time.perf_counter() - begin) * 1e3)
+    print(
+        f"a guard listens after {statistics.median(listens):.1f} ms; an interpreter that does nothing is over after "
+        f"{statistics.median(bare):.1f} ms"
+    )
+
+
+async def measure_memory() -> None:
+    """Look at the guard of a group."""
     async with start_processes("sleep", "sleep", {0: (60,)}):
-        helper = guard_module._guard._helper  # noqa: SLF001 - there is no public way to the guard, nor need of one
+        helper = guard_module._guard._helper  # noqa: SLF001 - see above
         if helper is None:
             return
-        while _unread(helper._socket.fileno()):  # noqa: ASYNC110, SLF001 - nobody tells of that
-            await asyncio.sleep(0.0002)
-        print(f"the guard listens after  {(time.perf_counter() - begin) * 1e3:6.1f} ms")
         process = psutil.Process(helper.pid)
-        for moment, pause in (("at once", 0.0), ("prepared", 2.0)):
+        for moment, pause in (("when it listens", 0.2), ("when prepared", 2.0)):
             await asyncio.sleep(pause)
             memory = process.memory_full_info()
-            print(f"its memory {moment:9}: {memory.rss / 2**20:5.1f} MiB resident, {memory.uss / 2**20:4.1f} its own")
+            print(f"its memory {moment:16}: {memory.rss / 2**20:5.1f} MiB resident, {memory.uss / 2**20:4.1f} its own")
 
 
 def _unread(socket: int) -> int:
@@ -142,7 +159,8 @@ def main() -> None:
         return
     print(f"Python {sys.version.split()[0]}, medians of {options.rounds} rounds")
     asyncio.run(measure_cost(options.rounds))
-    asyncio.run(measure_guard())
+    measure_starts(options.rounds)
+    asyncio.run(measure_memory())
     for number in range(options.kills):
         seconds, lines, wrong = kill_supervisor(options.ranks)
         gone = f"{options.ranks} ranks gone after {seconds:.2f} s"

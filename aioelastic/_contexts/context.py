@@ -1,7 +1,6 @@
 """What the caller holds of a group: `PContext`."""
 
 import asyncio
-import logging
 import os
 import signal
 from abc import ABC, abstractmethod
@@ -18,7 +17,7 @@ from aioelastic._contexts.descriptors import check_descriptors
 from aioelastic._contexts.results import RunProcsResult
 from aioelastic._errors.error_files import ERROR_FILE_VARIABLE
 from aioelastic._errors.exceptions import ContextStateError, SpecificationTypeError
-from aioelastic._guard.guard import GroupWatch, Unwatched, Watch, can_be_watched
+from aioelastic._guard.guard import GroupWatch, Unwatched, watch_group
 from aioelastic._guard.ledger import Terms
 from aioelastic._logs.destinations import LogsDest
 from aioelastic._logs.group_logs import GroupLogs, StreamName
@@ -34,8 +33,6 @@ from aioelastic._supervision.group import Group, GroupPlan, GroupState
 
 if TYPE_CHECKING:
     from aioelastic._numa.binding import Binder
-
-logger = logging.getLogger("aioelastic")
 
 
 class PContext(ABC):
@@ -338,11 +335,8 @@ class PContext(ABC):
     def _watch(self, logs: GroupLogs) -> GroupWatch:
         if not self._is_guarded:
             return Unwatched()
-        if not can_be_watched():
-            logger.warning("group %r has no orphan guard: there is no interpreter in a frozen program", self.name)
-            return Unwatched()
         grace = min(self._shutdown_timeout, GUARD_GRACE)
-        return Watch(self._token, Terms(self._death_signal, grace, self._sweeps), logs.pumped)
+        return watch_group(self.name, self._token, Terms(self._death_signal, grace, self._sweeps), logs.pumped)
 
     def _take_destinations(self, dest: LogsDest) -> None:
         if not isinstance(dest, LogsDest):

@@ -83,11 +83,6 @@ class GroupWatch(Protocol):
         ...
 
 
-def can_be_watched() -> bool:
-    """Tell whether there is an interpreter for the guard to run in: a frozen program has none."""
-    return bool(sys.executable) and not getattr(sys, "frozen", False)
-
-
 class Unwatched:
     """A group that goes without a guard (`GroupWatch`)."""
 
@@ -203,6 +198,21 @@ class Watch:
                 logger.debug("the guard could not be told of streams: %s", error)
 
 
+def watch_group(name: str, token: str, terms: Terms, streams_of: Callable[[int], Streams]) -> GroupWatch:
+    """Give what watches a group; nothing does in a frozen program, which has no interpreter for the guard.
+
+    Args:
+        name: The group's name.
+        token: See `Watch`.
+        terms: See `Watch`.
+        streams_of: See `Watch`.
+    """
+    if sys.executable and not getattr(sys, "frozen", False):
+        return Watch(token, terms, streams_of)
+    logger.warning("group %r has no orphan guard: there is no interpreter in a frozen program", name)
+    return Unwatched()
+
+
 class _Helper:
     """One guard process.
 
@@ -294,17 +304,19 @@ class _Guard:
         """
         with self._lock:
             helper = self._helper
+            others = list(self._watches.values())
+            # First: whatever fails below, `remove` then ends a process that was started for this group.
+            self._watches[watch.token] = watch
             try:
                 if helper is None or not helper.is_alive():
                     raise ProcessLookupError
                 watch.introduce(helper)
             except OSError:
-                helper = self._replace()
+                helper = self._replace(others)
                 watch.introduce(helper)
-            self._watches[watch.token] = watch
             return helper
 
-    def _replace(self) -> _Helper:
+    def _replace(self, watches: Sequence[Watch]) -> _Helper:
         """Start a process, in the place of one that has died or does not listen."""
         before, self._helper = self._helper, None
         if before is not None:
@@ -312,8 +324,8 @@ class _Guard:
             before.kill()
             before.reap()
         self._helper = _Helper()
-        for other in self._watches.values():
-            other.move_to(self._helper)
+        for watch in watches:
+            watch.move_to(self._helper)
         return self._helper
 
     def remove(self, watch: Watch) -> _Helper | None:

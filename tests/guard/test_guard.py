@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 from pathlib import Path
@@ -206,6 +207,18 @@ async def test_where_it_cannot_start_the_group_does_not_either(monkeypatch: pyte
         await sleepers()
     assert isinstance(caught.value, FileNotFoundError)
     assert caught.value.command == ("/nobody/here", "x")
+
+
+async def test_one_that_dies_at_once_is_not_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a guard that has just been started cannot be told of the group, the start fails and nothing stays."""
+
+    def refuse(_helper: object, _what: bytes, _token: str, _descriptors: object = ()) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(guard_module._Helper, "tell", refuse)
+    with pytest.raises(RankStartError, match="be guarded"):
+        await sleepers()
+    assert guards() == []
 
 
 def test_a_ledger_says_what_was_noted() -> None:

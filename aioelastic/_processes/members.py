@@ -167,8 +167,8 @@ def _environment_of_threads(pid: int) -> bytes:
     except FileNotFoundError as error:
         raise ProcessLookupError(pid) from error
     for thread in threads:
-        if thread != pid:
-            return _environment(f"/proc/{pid}/task/{thread}/environ")
+        if thread != pid and (environment := _environment(f"/proc/{pid}/task/{thread}/environ")):
+            return environment
     raise ProcessLookupError(pid)
 
 

@@ -264,7 +264,7 @@ def test_the_guard_is_small(tmp_path: Path) -> None:
     with doomed(GROUP.format(end=SLEEPS), FAMILY, tmp_path) as supervisor:
         assert supervisor.line() == "up"
         (guard,) = supervisor.guards
-        time.sleep(1.5)
+        time.sleep(1.5)  # it gives no sign of being prepared
         status = Path(f"/proc/{guard}/status").read_text()
         (resident,) = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")]
         assert resident < 12 * 1024

@@ -1,6 +1,7 @@
 """The termination ladder on processes that exist in memory only, and a few that are real."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import time
@@ -239,6 +240,19 @@ async def test_a_leader_whose_number_was_recycled_is_left_alone(stranger: int) -
     rank._status.cancel()
     assert await ladder.descend(order(KILL, 0)) == {}
     assert (rank.signals, told) == ([], [])
+
+
+async def test_what_a_rank_without_a_process_has_started_is_ended() -> None:
+    """A rank that could not be started after all may have started something: its token is enough to reach that."""
+    token = {**os.environ, "AIOELASTIC_RANK_TOKEN": "0123456789abcdef.7"}
+    with subprocess.Popen(["sleep", "60"], env=token, start_new_session=True) as process:
+        ladder, told = descent(SystemTable(), groups=["0123456789abcdef"])
+        try:
+            assert await ladder.descend(order(TERM, 20)) == {}
+            assert process.wait(5) == -signal.SIGTERM
+        finally:
+            process.kill()
+    assert told == []
 
 
 def test_a_number_that_came_to_a_stranger_is_not_signalled(stranger: int) -> None:

@@ -12,9 +12,9 @@ What it is told comes over a socket, in frames of one size: what to do and the t
 The socket's end means that the supervisor is gone, or has become another program (exec). Its handle tells the same,
 should a copy of the socket's other end live on in a process that some C code has forked.
 
-Only what waiting takes is imported at first; `socket` alone takes as long as the whole start. The rest is imported
-after a quiet second, long before it is needed in most cases: a short group does not pay for it, and if this library is
-replaced by another version meanwhile, what the guard needs is here.
+Only what waiting takes is imported at first: not `socket`, which brings a dozen modules. The rest is imported after a
+quiet second, long before it is needed in most cases: a short group does not pay for it, and if this library is replaced
+by another version meanwhile, what the guard needs is here.
 """
 
 import _socket

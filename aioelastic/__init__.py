@@ -7,6 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from aioelastic._agent.agent import LocalElasticAgent as LocalElasticAgent
+    from aioelastic._agent.rendezvous import Rendezvous as Rendezvous
+    from aioelastic._agent.rendezvous import WorldInfo as WorldInfo
+    from aioelastic._agent.restarts import Backoff as Backoff
+    from aioelastic._agent.run_result import Attempt as Attempt
+    from aioelastic._agent.run_result import RunResult as RunResult
+    from aioelastic._agent.standalone import StandaloneRendezvous as StandaloneRendezvous
+    from aioelastic._agent.static import StaticRendezvous as StaticRendezvous
+    from aioelastic._agent.worker_spec import WorkerSpec as WorkerSpec
     from aioelastic._contexts.context import PContext as PContext
     from aioelastic._contexts.multiprocess_context import MultiprocessContext as MultiprocessContext
     from aioelastic._contexts.results import RunProcsResult as RunProcsResult
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
     from aioelastic._errors.exceptions import RankStartError as RankStartError
     from aioelastic._errors.exceptions import SpecificationError as SpecificationError
     from aioelastic._errors.exceptions import SpecificationTypeError as SpecificationTypeError
+    from aioelastic._errors.exceptions import SurvivorsError as SurvivorsError
     from aioelastic._errors.process_failure import ProcessFailure as ProcessFailure
     from aioelastic._errors.recording import record as record
     from aioelastic._launch import start_processes as start_processes
@@ -37,21 +47,30 @@ if TYPE_CHECKING:
     from aioelastic._numa.options import NumaOptions as NumaOptions
     from aioelastic._processes.subprocess_handler import SubprocessHandler as SubprocessHandler
     from aioelastic._processes.subprocess_handler import get_subprocess_handler as get_subprocess_handler
+    from aioelastic._supervision.events import Event as Event
+    from aioelastic._supervision.events import EventKind as EventKind
+    from aioelastic._supervision.events import EventStream as EventStream
     from aioelastic._supervision.exits import ExitCause as ExitCause
     from aioelastic._supervision.exits import RankExit as RankExit
-    from aioelastic._supervision.group import GroupState as GroupState
+    from aioelastic._supervision.states import GroupState as GroupState
 
 _HOMES = {
     "AffinityMode": "_numa.options",
     "AioelasticError": "_errors.exceptions",
+    "Attempt": "_agent.run_result",
+    "Backoff": "_agent.restarts",
     "ChildFailedError": "_errors.child_failed",
     "ContextStateError": "_errors.exceptions",
     "DefaultLogsSpecs": "_logs.specs",
     "DescriptorLimitError": "_errors.exceptions",
     "ErrorHandler": "_errors.error_handler",
+    "Event": "_supervision.events",
+    "EventKind": "_supervision.events",
+    "EventStream": "_supervision.events",
     "ExitCause": "_supervision.exits",
     "ForwardedSignals": "_contexts.signal_forwarding",
-    "GroupState": "_supervision.group",
+    "GroupState": "_supervision.states",
+    "LocalElasticAgent": "_agent.agent",
     "LogDirectoryError": "_logs.destinations",
     "LogsDest": "_logs.destinations",
     "LogsSpecs": "_logs.specs",
@@ -63,12 +82,19 @@ _HOMES = {
     "RankExit": "_supervision.exits",
     "RankStartError": "_errors.exceptions",
     "RanksError": "_errors.exceptions",
+    "Rendezvous": "_agent.rendezvous",
     "RunProcsResult": "_contexts.results",
+    "RunResult": "_agent.run_result",
     "SpecificationError": "_errors.exceptions",
     "SpecificationTypeError": "_errors.exceptions",
+    "StandaloneRendezvous": "_agent.standalone",
+    "StaticRendezvous": "_agent.static",
     "Std": "_logs.std",
     "SubprocessContext": "_contexts.subprocess_context",
     "SubprocessHandler": "_processes.subprocess_handler",
+    "SurvivorsError": "_errors.exceptions",
+    "WorkerSpec": "_agent.worker_spec",
+    "WorldInfo": "_agent.rendezvous",
     "forward_signals": "_contexts.signal_forwarding",
     "get_error_handler": "_errors.error_handler",
     "get_subprocess_handler": "_processes.subprocess_handler",
@@ -80,14 +106,20 @@ _HOMES = {
 __all__ = [
     "AffinityMode",
     "AioelasticError",
+    "Attempt",
+    "Backoff",
     "ChildFailedError",
     "ContextStateError",
     "DefaultLogsSpecs",
     "DescriptorLimitError",
     "ErrorHandler",
+    "Event",
+    "EventKind",
+    "EventStream",
     "ExitCause",
     "ForwardedSignals",
     "GroupState",
+    "LocalElasticAgent",
     "LogDirectoryError",
     "LogsDest",
     "LogsSpecs",
@@ -99,12 +131,19 @@ __all__ = [
     "RankExit",
     "RankStartError",
     "RanksError",
+    "Rendezvous",
     "RunProcsResult",
+    "RunResult",
     "SpecificationError",
     "SpecificationTypeError",
+    "StandaloneRendezvous",
+    "StaticRendezvous",
     "Std",
     "SubprocessContext",
     "SubprocessHandler",
+    "SurvivorsError",
+    "WorkerSpec",
+    "WorldInfo",
     "forward_signals",
     "get_error_handler",
     "get_subprocess_handler",

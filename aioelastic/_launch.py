@@ -156,10 +156,13 @@ class Starting(Coroutine[Any, Any, PContext], AbstractAsyncContextManager[PConte
     """A context on its way: await it, or use it in ``async with``.
 
     It is a full coroutine, so that ``asyncio.create_task`` and ``asyncio.wait_for`` take it as well.
+
+    Attributes:
+        context: The context, for who wants its events, or to close it, before it has started.
     """
 
     def __init__(self, context: PContext) -> None:
-        self._context = context
+        self.context = context
         self._coroutine = _started(context)
 
     def send(self, value: Any) -> Any:
@@ -183,7 +186,7 @@ class Starting(Coroutine[Any, Any, PContext], AbstractAsyncContextManager[PConte
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._context.close()
+        await self.context.close()
 
 
 async def _started(context: PContext) -> PContext:

@@ -67,7 +67,8 @@ def test_the_quickstart_shows_success_and_root_cause(tmp_path: Path, open_direct
     assert re.search(r"^\[reader\d\]:\d+ functions in", done.stdout, re.MULTILINE)
     assert "Root cause: rank 2" in done.stdout
     assert "FileNotFoundError: rank 2 found no Python sources" in done.stdout
-    assert "Stopped because of that: 3 ranks" in done.stdout
+    # The others were stopped, or had done their work by then.
+    assert "Other failure" not in done.stdout
 
 
 def test_every_file_the_readme_points_to_is_there() -> None:

@@ -3,9 +3,8 @@
 import asyncio
 import os
 import signal
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from aioelastic._base.aliases import Environment
@@ -14,7 +13,9 @@ from aioelastic._base.shielding import load_backend, settle
 from aioelastic._base.threads import in_thread
 from aioelastic._contexts.checks import checked_limit, checked_name, checked_prefixes, checked_seconds, checked_signal
 from aioelastic._contexts.descriptors import check_descriptors
+from aioelastic._contexts.log_claim import LogClaim
 from aioelastic._contexts.results import RunProcsResult
+from aioelastic._contexts.supervised import Supervised
 from aioelastic._errors.error_files import ERROR_FILE_VARIABLE
 from aioelastic._errors.exceptions import ContextStateError, SpecificationTypeError
 from aioelastic._guard.guard import GroupWatch, Unwatched, watch_group
@@ -23,19 +24,21 @@ from aioelastic._logs.destinations import LogsDest
 from aioelastic._logs.group_logs import GroupLogs, StreamName
 from aioelastic._logs.lines import FilterEntry, check_filters
 from aioelastic._logs.routes import route_group
-from aioelastic._logs.specs import DefaultLogsSpecs, LogsSpecs, discard_unused
+from aioelastic._logs.specs import LogsSpecs
 from aioelastic._numa.options import NumaOptions, check_numa_options
 from aioelastic._processes.command_line import group_size, rank_environment, require_ranks
 from aioelastic._processes.rank_process import RankProcess
 from aioelastic._processes.system_table import SystemTable
 from aioelastic._processes.tokens import new_group_token, token_of_rank, token_variable
-from aioelastic._supervision.group import Group, GroupPlan, GroupState
+from aioelastic._supervision.events import Event, EventKind
+from aioelastic._supervision.group import Group, GroupPlan
+from aioelastic._supervision.states import GroupState
 
 if TYPE_CHECKING:
     from aioelastic._numa.binding import Binder
 
 
-class PContext(ABC):
+class PContext(Supervised):
     """A group of ranks: started, waited for and closed, by the same task or by different ones.
 
     It is made by `start_processes`. Leaving ``async with`` closes it; entering starts it if that has not happened.
@@ -69,7 +72,7 @@ class PContext(ABC):
         orphan_guard: bool = True,
         sweep_descendants: bool = True,
     ) -> None:
-        self.name = checked_name(name)
+        super().__init__(checked_name(name))
         self.nprocs = group_size(args, envs)
         self.stdouts: dict[int, str] = {}
         self.stderrs: dict[int, str] = {}
@@ -101,7 +104,7 @@ class PContext(ABC):
         self._starting: asyncio.Task[None] | None = None
         self._group: Group | None = None
         self._closed = False
-        self._dest: LogsDest | None = None
+        self._claim: LogClaim | None = None
         self._result: RunProcsResult | None = None
         self._logs_wait_for_start = False
 
@@ -115,7 +118,7 @@ class PContext(ABC):
         """Where the group stands."""
         if self._group is not None:
             return self._group.state
-        if self._closed:
+        if self._closed or self._failed_start():
             return GroupState.STOPPED
         return GroupState.NEW if self._starting is None else GroupState.STARTING
 
@@ -226,17 +229,15 @@ class PContext(ABC):
             try:
                 await self._group.stop(number, grace)
             finally:
-                await self._tidy()
+                if self._claim is not None:
+                    await self._claim.tidy(logged=any(self.stdouts.values()) or any(self.stderrs.values()))
+        else:
+            self._end_events()
 
     async def __aenter__(self) -> Self:
         if self._starting is None:
             await self.start()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def __repr__(self) -> str:
         words = [f"<{type(self).__name__} {self.name!r}: {self.state.value}"]
@@ -271,11 +272,13 @@ class PContext(ABC):
         return rank_environment(os.environ, own, rank)
 
     async def _start(self) -> None:
-        dest = await in_thread(self._prepare_and_reify)
         try:
+            dest = await in_thread(self._prepare_and_reify)
+            self._claim = LogClaim(self._logs_specs, dest)
             await self._start_with(dest)
         except BaseException:
-            await self._discard(dest)
+            await self._discard_logs()
+            self._end_events()
             raise
 
     def _prepare_and_reify(self) -> LogsDest:
@@ -320,7 +323,7 @@ class PContext(ABC):
             stderr_files=self.stderrs,
             swept_groups=[self._token] if self._sweeps else (),
         )
-        self._group = Group(plan, logs, self._start_rank, SystemTable(), self._watch(logs))
+        self._group = Group(plan, logs, self._start_rank, SystemTable(), self._watch(logs), self._events)
         try:
             await self._group.started()
         except BaseException:
@@ -346,7 +349,6 @@ class PContext(ABC):
         ranks = range(self.nprocs)
         self.stdouts = {rank: dest.stdouts.get(rank, "") or dest.tee_stdouts.get(rank, "") for rank in ranks}
         self.stderrs = {rank: dest.stderrs.get(rank, "") or dest.tee_stderrs.get(rank, "") for rank in ranks}
-        self._dest = dest
         self.error_files = {rank: dest.error_files.get(rank, "") for rank in ranks}
 
     async def _abort_start(self, starting: "asyncio.Task[None]") -> None:
@@ -363,24 +365,14 @@ class PContext(ABC):
             starting.exception()
         if self._group is not None:
             await self._group.stop(signal.SIGKILL, 0)
-        dest, self._dest = self._dest, None
-        if dest is not None:
-            await self._discard(dest)
+        await self._discard_logs()
 
-    async def _tidy(self) -> None:
-        """Leave no empty temporary directory behind, where no stream went to a file and no rank recorded an error."""
-        dest, self._dest = self._dest, None
-        logged = any(self.stdouts.values()) or any(self.stderrs.values())
-        if dest is not None and not logged:
-            await self._discard_temporary(dest)
+    async def _discard_logs(self) -> None:
+        if self._claim is not None:
+            await self._claim.discard()
 
-    async def _discard(self, dest: LogsDest) -> None:
-        await in_thread(discard_unused, dest)
-        await self._discard_temporary(dest)
-
-    async def _discard_temporary(self, dest: LogsDest) -> None:
-        if isinstance(self._logs_specs, DefaultLogsSpecs):
-            await in_thread(self._logs_specs.discard_temporary, dest)
+    def _end_events(self) -> None:
+        self._events.close(Event(kind=EventKind.GROUP_ENDED, state=GroupState.STOPPED))
 
     def _failed_start(self) -> bool:
         starting = self._starting

@@ -13,7 +13,7 @@ from typing import Final, cast
 from aioelastic._base.shielding import settle
 from aioelastic._base.signals import signal_name
 from aioelastic._contexts.checks import checked_signal
-from aioelastic._contexts.context import PContext
+from aioelastic._contexts.supervised import Supervised
 from aioelastic._errors.exceptions import ContextStateError, SpecificationError, SpecificationTypeError
 from aioelastic._supervision.signal_handlers import Listening
 
@@ -25,8 +25,8 @@ FORWARDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT
 _FAULTS: Final = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 
 
-def forward_signals(context: PContext, *signals: signal.Signals) -> AbstractAsyncContextManager["ForwardedSignals"]:
-    """Within ``async with``, turn signals to this program into a close of a context, beginning with that signal.
+def forward_signals(context: Supervised, *signals: signal.Signals) -> AbstractAsyncContextManager["ForwardedSignals"]:
+    """Within ``async with``, turn signals to this program into a close that begins with that signal.
 
     The first one is ``context.close(that signal)``: every rank gets exactly it, then has the context's
     ``shutdown_timeout``, then SIGKILL. A second one, whichever, kills at once. So `PContext.wait` returns, and the
@@ -47,7 +47,7 @@ def forward_signals(context: PContext, *signals: signal.Signals) -> AbstractAsyn
     Cancellation of what is inside ends only that. Cancelled while it waits on leaving, it kills, reaps, and raises.
 
     Args:
-        context: The group.
+        context: The group, or the `LocalElasticAgent`: of that a signal ends the run, also between two attempts.
         signals: What to forward; SIGTERM, SIGINT, SIGHUP and SIGQUIT when not given.
 
     Returns:
@@ -72,9 +72,11 @@ def forward_signals(context: PContext, *signals: signal.Signals) -> AbstractAsyn
         >>> asyncio.run(main())
         SIGTERM ['SIGTERM']
     """
-    if not isinstance(context, PContext):
+    if not isinstance(context, Supervised):
         kind = type(context).__name__
-        raise SpecificationTypeError(f"context must be a PContext, as awaiting start_processes() gives, not {kind}")
+        raise SpecificationTypeError(
+            f"context must be a PContext, as awaiting start_processes() gives, or a LocalElasticAgent, not {kind}"
+        )
     return _Forwarding(context, list(dict.fromkeys(_checked(each) for each in signals or FORWARDED)))
 
 
@@ -99,7 +101,7 @@ class ForwardedSignals:
 class _Forwarding(AbstractAsyncContextManager[ForwardedSignals]):
     """Forwards signals to one context while it is entered."""
 
-    def __init__(self, context: PContext, numbers: list[int]) -> None:
+    def __init__(self, context: Supervised, numbers: list[int]) -> None:
         self._context = context
         self._numbers = numbers
         self._received: list[signal.Signals] = []

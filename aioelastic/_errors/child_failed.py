@@ -2,7 +2,7 @@
 
 import copyreg
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aioelastic._errors.exceptions import AioelasticError, SpecificationError
@@ -31,6 +31,7 @@ class ChildFailedError(AioelasticError):
         name: The group's name.
         failures: Rank to failure; at least one.
         stopped: Ranks that were stopped because of them.
+        history: What led to it, a line for each attempt of a group that was run again.
 
     Raises:
         SpecificationError: There are no failures.
@@ -42,7 +43,14 @@ class ChildFailedError(AioelasticError):
         1
     """
 
-    def __init__(self, name: str, failures: Mapping[int, ProcessFailure], *, stopped: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        failures: Mapping[int, ProcessFailure],
+        *,
+        stopped: Iterable[int] = (),
+        history: Sequence[str] = (),
+    ) -> None:
         if not failures:
             raise SpecificationError(
                 f"ChildFailedError for {name!r} needs at least one failure, and the failures given are empty"
@@ -51,7 +59,7 @@ class ChildFailedError(AioelasticError):
         self.failures = root_cause_first(failures)
         self.stopped = tuple(sorted(set(stopped)))
         self.host = os.uname().nodename
-        super().__init__(describe_failures(name, self.host, self.failures, self.stopped))
+        super().__init__(describe_failures(name, self.host, self.failures, self.stopped, history))
 
     def get_first_failure(self) -> tuple[int, ProcessFailure]:
         """Give the root cause: the failure that came first.

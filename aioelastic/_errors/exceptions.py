@@ -12,12 +12,13 @@
     ├── DescriptorLimitError (OSError)           too few open files for the group; nothing was started
     ├── ContextStateError (RuntimeError)         a method called before start, twice, or after close; or in a rank
     │                                            that is still importing the main module
+    ├── SurvivorsError (RuntimeError)            processes that SIGKILL does not end forbid a restart
     └── ChildFailedError                         ranks failed (module ``child_failed``)
 """
 
 import errno as errno_numbers
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -212,3 +213,27 @@ class ContextStateError(AioelasticError, RuntimeError):
     You also get it in a rank that starts functions while it is still importing the program's main module: the program
     has no ``if __name__ == "__main__":``, and each rank would start ranks of its own without end.
     """
+
+
+class SurvivorsError(AioelasticError, RuntimeError):
+    """A group has failed and would be run again, but a process of it cannot be killed; nothing was restarted.
+
+    Such a process is in uninterruptible sleep (state D): it waits for a disk, a network file system or a device, and
+    may still hold ports, files and accelerators that the next attempt needs.
+
+    Attributes:
+        attempt: The number of the attempt, from 0.
+        survivors: Global rank -> pids of the processes that SIGKILL did not end.
+    """
+
+    def __init__(self, attempt: int, survivors: Mapping[int, Sequence[int]]) -> None:
+        self.attempt = attempt
+        self.survivors = {rank: list(pids) for rank, pids in survivors.items()}
+        who = "; ".join(f"of rank {rank} pid {', '.join(map(str, pids))}" for rank, pids in self.survivors.items())
+        super().__init__(
+            f"attempt {attempt} has failed and is not repeated, since SIGKILL does not end all of its processes: {who} "
+            "(uninterruptible sleep? see what they wait for in /proc/PID/stack, and free the disk or device)"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SurvivorsError, (self.attempt, self.survivors)

@@ -1,6 +1,6 @@
 """The text that tells a person why a group failed; pure functions on values that do not change."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from aioelastic._errors.error_files import shortened
@@ -32,7 +32,11 @@ def root_cause_first(failures: "Mapping[int, ProcessFailure]") -> "dict[int, Pro
 
 
 def describe_failures(
-    name: str, host: str, failures: "Mapping[int, ProcessFailure]", stopped: Iterable[int] = ()
+    name: str,
+    host: str,
+    failures: "Mapping[int, ProcessFailure]",
+    stopped: Iterable[int] = (),
+    history: Sequence[str] = (),
 ) -> str:
     """Write the report of a group that failed.
 
@@ -41,9 +45,10 @@ def describe_failures(
         host: The machine it ran on.
         failures: Rank to failure, the root cause first; at least one.
         stopped: Ranks that were stopped because of them.
+        history: A line for each attempt that led to it.
 
     Returns:
-        Headline, root cause, other failures, and one line for the stopped ranks.
+        Headline, root cause, other failures, one line for the stopped ranks, and the attempts if there were several.
     """
     (root_rank, root), *others = failures.items()
     headline = f"{printable(name)} failed on {host}: {_count(len(failures), 'rank')} failed"
@@ -59,6 +64,8 @@ def describe_failures(
         parts.append("\n".join(["Further failures:", *brief]))
     if ranks := sorted(set(stopped)):
         parts.append(f"Stopped because of that: {_count(len(ranks), 'rank')} ({rank_ranges(ranks)})")
+    if len(history) > 1:
+        parts.append("\n".join([f"{_count(len(history), 'attempt')}:", *(f"  {printable(line)}" for line in history)]))
     return "\n\n".join(parts)
 
 

@@ -10,18 +10,18 @@ must be entered and left in one task is entered and left in the owner's::
 """
 
 import asyncio
-import enum
 import logging
 import signal
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import anyio
 
 from aioelastic._base.defaults import REAP_TIMEOUT
 from aioelastic._base.shielding import settle
+from aioelastic._base.signals import signal_name
 from aioelastic._base.threads import in_thread
 from aioelastic._errors.error_files import read_error_file
 from aioelastic._errors.process_failure import ProcessFailure
@@ -29,25 +29,15 @@ from aioelastic._errors.report import root_cause_first
 from aioelastic._guard.guard import GroupWatch
 from aioelastic._logs.group_logs import GroupLogs, StreamName
 from aioelastic._processes.rank_process import ProcessTable, RankProcess
+from aioelastic._supervision.events import Event, EventHub, EventKind
 from aioelastic._supervision.exits import Ending, ExitCause, RankExit, failed_before_stop, is_failure, judge
 from aioelastic._supervision.ladder import Ladder, StopOrder
+from aioelastic._supervision.states import GroupState
 
 logger = logging.getLogger("aioelastic")
 
 RankStarter = Callable[[int, Mapping[StreamName, int | None], Callable[[], None]], Awaitable[RankProcess]]
 """Starts one rank with descriptors for its streams; the callback is called as soon as its exit is seen."""
-
-
-class GroupState(enum.Enum):
-    """Where a group stands."""
-
-    NEW = "not started"
-    STARTING = "starting"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +89,17 @@ class Group:
         start_rank: Starts one of its ranks.
         table: The system's processes.
         watch: What ends the group if this program cannot.
+        events: Where to tell what happens.
     """
 
     def __init__(
-        self, plan: GroupPlan, logs: GroupLogs, start_rank: RankStarter, table: ProcessTable, watch: GroupWatch
+        self,
+        plan: GroupPlan,
+        logs: GroupLogs,
+        start_rank: RankStarter,
+        table: ProcessTable,
+        watch: GroupWatch,
+        events: EventHub,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.outcome: asyncio.Future[GroupOutcome] = loop.create_future()
@@ -112,6 +109,7 @@ class Group:
         self._start_rank = start_rank
         self._table = table
         self._watch = watch
+        self._events = events
         self._loop = loop
         self._started: asyncio.Future[None] = loop.create_future()
         self._stop: StopOrder | None = None
@@ -211,6 +209,7 @@ class Group:
     def _leave_nobody_waiting(self, _: "asyncio.Task[None]") -> None:
         self._started.cancel()
         self.outcome.cancel()
+        self._events.close(Event(kind=EventKind.GROUP_ENDED, state=self.state))
 
     async def _start_all(self) -> bool:
         """Start all ranks, or none: then the error is with those who wait for the start."""
@@ -228,6 +227,8 @@ class Group:
             return False
         self._logs.flow()
         self._started.set_result(None)
+        if self._stop is None:
+            self._events.tell(Event(kind=EventKind.GROUP_STARTED))
         return True
 
     async def _start_one(self, rank: int) -> None:
@@ -235,7 +236,9 @@ class Group:
             self._watch.note_starting(rank)
             self._start_times[rank] = time.time()
             self.processes[rank] = await self._start_rank(rank, stdio, partial(self._see_exit, rank))
-        self._watch.note_started(rank, self.processes[rank].pid)
+        pid = self.processes[rank].pid
+        self._watch.note_started(rank, pid)
+        self._events.tell(Event(kind=EventKind.RANK_STARTED, time=self._start_times[rank], rank=rank, pid=pid))
         if rank in self._seen_exits:
             self._watch.note_ended(rank)
 
@@ -274,10 +277,28 @@ class Group:
             start_time=self._start_times[rank],
             end_time=end_time,
         )
+        self._tell_exit(rank, ending)
         self._failed = self._failed or is_failure(ending)
         self._news.set()
 
+    def _tell_exit(self, rank: int, ending: Ending) -> None:
+        known = judge(ending)
+        event = Event(
+            kind=EventKind.RANK_EXITED,
+            time=known.end_time,
+            rank=rank,
+            pid=known.pid,
+            exitcode=known.exitcode,
+            signal=known.signal,
+            cause=known.cause,
+        )
+        self._events.tell(event)
+        if is_failure(ending) and not self._failed:
+            self._events.tell(replace(event, kind=EventKind.GROUP_FAILED, message=ending.status.problem))
+
     async def _descend(self, order: StopOrder) -> dict[int, list[int]]:
+        if self.running:
+            self._events.tell(Event(kind=EventKind.GROUP_STOPPING, signal=signal_name(order.signal)))
         survivors = await self._ladder().descend(order)
         self._gone = True
         for rank, pids in survivors.items():
@@ -292,7 +313,12 @@ class Group:
         return Ladder(list(self.processes.values()), self._table, self._note_signal, self._plan.swept_groups)
 
     def _note_signal(self, rank: int, number: int) -> None:
-        self._sent.setdefault(rank, set()).add(number)
+        sent = self._sent.setdefault(rank, set())
+        if number not in sent:
+            kind = EventKind.RANK_KILLED if number == signal.SIGKILL else EventKind.RANK_STOPPING
+            pid = self.processes[rank].pid
+            self._events.tell(Event(kind=kind, rank=rank, pid=pid, signal=signal_name(number)))
+        sent.add(number)
         self._stopped_at.setdefault(rank, time.time())
 
     def _drain_deadlines(self) -> dict[int, float]:

@@ -15,6 +15,7 @@ from aioelastic._logs.group_logs import GroupLogs, StreamName
 from aioelastic._logs.routes import RankRoutes, Route, Way
 from aioelastic._supervision import group as group_module
 from aioelastic._supervision import ladder as ladder_module
+from aioelastic._supervision.events import EventHub
 from aioelastic._supervision.group import Group, GroupPlan
 from tests.helpers.fakes import DEAF, POLITE, UNKILLABLE, FakeRank, FakeTable
 from tests.helpers.waiting import until
@@ -54,7 +55,7 @@ class World:
         )
         inherit = RankRoutes(stdout=Route(way=Way.INHERIT), stderr=Route(way=Way.INHERIT))
         logs = GroupLogs([inherit] * len(fatal), dict.fromkeys(fatal, ""), {"stdout": (), "stderr": ()})
-        self.group = Group(plan, logs, self._start, self.table, Unwatched())
+        self.group = Group(plan, logs, self._start, self.table, Unwatched(), EventHub())
 
     async def _start(self, rank: int, _stdio: Mapping[StreamName, int | None], on_exit: Callable[[], None]) -> FakeRank:
         if rank == self._fails_at:

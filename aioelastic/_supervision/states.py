@@ -1,0 +1,17 @@
+"""Where a group stands (a word each)."""
+
+import enum
+
+
+class GroupState(enum.Enum):
+    """Where a group, or an agent that runs one attempt of it after the other, stands."""
+
+    NEW = "not started"
+    STARTING = "starting"
+    RUNNING = "running"
+    RESTARTING = "waiting for the next attempt"
+    """Of agents only: an attempt has failed, and the next one begins in a moment."""
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"

@@ -3,9 +3,7 @@
 
 import os
 import re
-import secrets
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -25,6 +23,7 @@ from aioelastic._logs.destinations import (
     remove_if_empty,
     remove_unused,
 )
+from aioelastic._logs.run_names import checked_run_id, fresh_run_id, is_short, shortened
 from aioelastic._logs.std import Std, checked_streams, to_map
 
 RUN_ID_VARIABLE: Final = "TORCHELASTIC_RUN_ID"
@@ -32,9 +31,6 @@ RUN_ID_VARIABLE: Final = "TORCHELASTIC_RUN_ID"
 
 ATTEMPT_VARIABLE: Final = "TORCHELASTIC_RESTART_COUNT"
 """The variable of rank 0 that numbers the attempt, as in torch."""
-
-_NAME_BYTES: Final = 200
-"""Bytes a run's name may have: file systems take 255, and a sibling's number has to fit behind it."""
 
 _STREAM_FILES: Final = {Std.OUT: "stdout.log", Std.ERR: "stderr.log"}
 _FILTERED_FILES: Final = {Std.OUT: "filtered_stdout.log", Std.ERR: "filtered_stderr.log"}
@@ -325,14 +321,8 @@ def _count_ranks(envs: object) -> int:
 def _run_id(env: Mapping[str, Any]) -> str:
     value = env.get(RUN_ID_VARIABLE)
     if value is None:
-        return time.strftime("run-%Y%m%d-%H%M%S-") + secrets.token_hex(3)
-    name = _text(value, RUN_ID_VARIABLE)
-    if name in {"", os.curdir, os.pardir} or "/" in name or "\0" in name or not _is_short(name):
-        raise SpecificationError(
-            f"{RUN_ID_VARIABLE} of rank 0 names a directory, and {_shortened(name)} cannot: give 1 to "
-            f"{_NAME_BYTES} bytes without '/' and NUL, and neither '.' nor '..'"
-        )
-    return name
+        return fresh_run_id()
+    return checked_run_id(f"{RUN_ID_VARIABLE} of rank 0", _text(value, RUN_ID_VARIABLE))
 
 
 def _attempt_number(env: Mapping[str, Any]) -> str:
@@ -340,9 +330,9 @@ def _attempt_number(env: Mapping[str, Any]) -> str:
     if value is None:
         return "0"
     number = _text(value, ATTEMPT_VARIABLE)
-    if not re.fullmatch(r"[0-9]+", number) or not _is_short(number):
+    if not re.fullmatch(r"[0-9]+", number) or not is_short(number):
         raise SpecificationError(
-            f"{ATTEMPT_VARIABLE} of rank 0 counts attempts from 0, and {_shortened(number)} is no such number"
+            f"{ATTEMPT_VARIABLE} of rank 0 counts attempts from 0, and {shortened(number)} is no such number"
         )
     return str(int(number))
 
@@ -356,13 +346,6 @@ def _text(value: object, variable: str) -> str:
         return int.__repr__(value)
     except ValueError as error:  # Python refuses to write numbers of more than 4300 digits
         raise SpecificationError(f"{variable} of rank 0 is too large a number") from error
-
-
-def _is_short(name: str) -> bool:
-    try:
-        return len(os.fsencode(name)) <= _NAME_BYTES
-    except UnicodeEncodeError:
-        return False
 
 
 def _is_attempt(directory: str) -> bool:
@@ -387,7 +370,3 @@ def _shown(streams: Std | Mapping[int, Std]) -> str:
     if isinstance(streams, Std):
         return f"Std.{streams.name}"
     return "{" + ", ".join(f"{rank}: Std.{value.name}" for rank, value in streams.items()) + "}"
-
-
-def _shortened(text: str, limit: int = 80) -> str:
-    return repr(text) if len(text) <= limit else f"{text[:limit]!r}... ({len(text)} characters)"

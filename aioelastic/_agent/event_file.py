@@ -1,0 +1,74 @@
+"""``events.jsonl``: what happens in a run, a line of JSON each, beside its logs."""
+
+import asyncio
+import json
+import logging
+from typing import Final
+
+import anyio
+
+from aioelastic._base.threads import BlockingThreads, Mailbox, in_thread
+from aioelastic._logs.buffers import RankFile
+from aioelastic._logs.files import open_log
+from aioelastic._supervision.events import EventStream
+
+logger = logging.getLogger("aioelastic")
+
+_BACKLOG_LIMIT: Final = 1024 * 1024
+"""Bytes that may wait for a slow disk; then events stay in their stream, which is bounded, too."""
+
+_STUCK_AFTER: Final = 5.0
+"""Seconds without progress after which the disk counts as stuck, and nothing more is written."""
+
+_CLOSE_TIMEOUT: Final = 1.0
+"""Seconds for the last lines to be written; a disk that is stuck does not hold up the end of a run."""
+
+
+class EventFile:
+    """Writes a stream of events into a file, once it is known which.
+
+    What happened before waits in the stream.
+
+    Args:
+        events: The run's events, from the first one on.
+    """
+
+    def __init__(self, events: EventStream) -> None:
+        self._events = events
+        self._writing: asyncio.Task[None] | None = None
+
+    async def open(self, path: str) -> None:
+        """Begin to write; where the file cannot be opened a warning says so, and the run goes on without."""
+        try:
+            descriptor = await in_thread(open_log, path)
+        except OSError as error:
+            logger.warning("the run's events are not written: %s", error)
+            return
+        self._writing = asyncio.get_running_loop().create_task(self._write(descriptor, path), name="aioelastic: events")
+
+    async def close(self) -> None:
+        """Write what has happened, and close the file; to be called when the events have come to their end."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    async def _write(self, descriptor: int, path: str) -> None:
+        threads = BlockingThreads("aioelastic: events", 1)
+        file = RankFile(descriptor, path, threads, Mailbox())
+        try:
+            async for event in self._events:
+                file.keep(json.dumps(event.to_json()).encode() + b"\n")
+                if file.backlog > _BACKLOG_LIMIT and not await _has_written(file):
+                    break
+        finally:
+            with anyio.move_on_after(_CLOSE_TIMEOUT, shield=True):
+                await file.close()
+            await threads.close()
+
+
+async def _has_written(file: RankFile) -> bool:
+    """Wait until the disk has taken some; tell whether it did, within a bound."""
+    progress = asyncio.Event()
+    file.call_when_written(progress.set)
+    with anyio.move_on_after(_STUCK_AFTER):
+        await progress.wait()
+    return progress.is_set()

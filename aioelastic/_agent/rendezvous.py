@@ -1,0 +1,55 @@
+"""What an attempt needs to know of the world: the seam at which several nodes come in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldInfo:
+    """This node's place in the world, for one attempt.
+
+    Attributes:
+        group_rank: This node's number, from 0.
+        group_world_size: How many nodes there are.
+        base_rank: Ranks on the nodes before this one: the global rank of local rank 0.
+        world_size: Ranks on all nodes.
+        master_addr: Where rank 0 is to be found; ``MASTER_ADDR`` of the ranks.
+        master_port: The port that rank 0 listens on; ``MASTER_PORT`` of the ranks.
+        run_id: The run's name, the same on all nodes and for all attempts.
+    """
+
+    group_rank: int
+    group_world_size: int
+    base_rank: int
+    world_size: int
+    master_addr: str
+    master_port: int
+    run_id: str
+
+    def by_global_rank(self, values: Mapping[int, T]) -> dict[int, T]:
+        """Give a map of this node's ranks by their numbers in the world.
+
+        Args:
+            values: Local rank -> value.
+
+        Returns:
+            Global rank -> value, in the same order.
+        """
+        return {self.base_rank + rank: value for rank, value in values.items()}
+
+
+class Rendezvous(Protocol):
+    """Tells an agent, before each attempt, its place in the world.
+
+    `StandaloneRendezvous` and `StaticRendezvous` are two; whoever brings several nodes together writes another one.
+    """
+
+    async def next_round(self) -> WorldInfo:
+        """Give the place for the next attempt, when all who take part are known.
+
+        It may wait for others as long as it wants: the agent cancels it when it is told to stop.
+        """
+        ...

@@ -1,0 +1,86 @@
+"""``aioelastic run``: run a plan, and show it."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+
+from aioelastic._agent.agent import LocalElasticAgent
+from aioelastic._agent.worker_spec import WorkerSpec
+from aioelastic._cli.progress import Progress, follow
+from aioelastic._cli.run_options import parse
+from aioelastic._cli.run_plan import RunPlan, make_plan
+from aioelastic._cli.screen import Screen
+from aioelastic._cli.summary import exit_status, is_worth_telling, summary
+from aioelastic._contexts.signal_forwarding import forward_signals
+from aioelastic._errors.exceptions import AioelasticError
+from aioelastic._logs.std import Std, to_map
+from aioelastic._supervision.signal_handlers import Listening
+
+_USAGE_ERROR = 2
+"""What programs exit with that were called wrongly; `argparse` does."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run ``aioelastic run``.
+
+    Args:
+        words: What follows ``run`` on the command line.
+
+    Returns:
+        The exit status: 0, the root cause's code, or 128 and the number of the signal that it died of or that ended the
+        run; 1 if the ranks could not be started, 2 if the options cannot be used.
+    """
+    options = parse(words, os.environ)
+    try:
+        plan = make_plan(options, os.environ, on_terminal=sys.stdout.isatty() and sys.stderr.isatty())
+    except AioelasticError as error:
+        sys.stderr.write(f"aioelastic run: error: {error}\n")
+        return _USAGE_ERROR
+    return asyncio.run(_run(plan))
+
+
+async def _run(plan: RunPlan) -> int:
+    screen = Screen(colour=plan.colour, status=_leave_terminal(plan.spec))
+    try:
+        for note in plan.notes:
+            screen.say(f"aioelastic: {note}")
+        return await _show(LocalElasticAgent(plan.spec), plan, screen)
+    except AioelasticError as error:
+        screen.say(f"aioelastic: error: {error}")
+        return 1
+    finally:
+        await screen.close()
+
+
+async def _show(agent: LocalElasticAgent, plan: RunPlan, screen: Screen) -> int:
+    loop = asyncio.get_running_loop()
+    progress = Progress(plan.spec.local_world_size, plan.spec.max_restarts)
+    following = asyncio.create_task(follow(screen, agent.events(), progress), name="aioelastic: progress")
+
+    def note(number: int) -> bool:
+        # It is called between any two instructions of this thread: what says so is left to the loop.
+        loop.call_soon_threadsafe(lambda: screen.say(progress.signalled(number)))
+        return True
+
+    listening = Listening(plan.signals, note)
+    try:
+        async with forward_signals(agent, *plan.signals) as forwarded:
+            result = await agent.run()
+    finally:
+        listening.close()
+        # The events have ended with the run, whichever end it was.
+        await following
+    if is_worth_telling(result, terminal=screen.terminal):
+        screen.say(summary(result, colour=screen.colour))
+    return exit_status(result, forwarded.received)
+
+
+def _leave_terminal(spec: WorkerSpec) -> bool:
+    """Tell whether no rank writes to the terminal by itself."""
+    specs, ranks = spec.logs_specs, spec.local_world_size
+    if specs is None:
+        return False
+    tee, redirects = to_map(specs.tee, ranks), to_map(specs.redirects, ranks)
+    shown = specs.local_ranks_filter
+    return all(tee[rank] | redirects[rank] == Std.ALL for rank in range(ranks) if shown is None or rank in shown)

@@ -1,0 +1,114 @@
+"""A stop wins over a restart, wherever the run stands."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from aioelastic import Backoff, EventKind, ExitCause, GroupState, LocalElasticAgent, forward_signals
+from tests.helpers.agents import NOTES_START, LonelyRendezvous, all_events, shell_agent, started
+from tests.helpers.waiting import until, until_written
+
+STAYS = "echo ready >> ready; exec sleep 60"
+
+
+async def reached(agent: LocalElasticAgent, kind: EventKind) -> None:
+    """Wait until an agent has told of something."""
+    async with asyncio.timeout(20):
+        async for event in agent.events():
+            if event.kind is kind:
+                return
+
+
+@pytest.mark.parametrize("place", ["rendezvous", "start", "run", "failure", "wait", "second rendezvous"])
+async def test_nothing_starts_after_a_close(place: str, tmp_path: Path) -> None:
+    """Closed in its rendezvous, its start, its run or its waits, a run ends, and no rank comes after that."""
+    rendezvous = {"rendezvous": LonelyRendezvous(), "second rendezvous": LonelyRendezvous(1)}.get(place)
+    agent = shell_agent(
+        NOTES_START + (STAYS if place == "run" else "exit 1"),
+        cwd=tmp_path,
+        max_restarts=1000,
+        backoff=Backoff(first=60 if place == "wait" else 0),
+        rendezvous=rendezvous,
+    )
+    running = asyncio.create_task(agent.run())
+    if rendezvous is not None:
+        await rendezvous.waiting.wait()
+    elif place == "run":
+        await until_written(tmp_path / "ready", "ready\nready\n")
+    else:
+        where = {"start": EventKind.ATTEMPT_STARTED, "failure": EventKind.GROUP_FAILED}
+        await reached(agent, where.get(place, EventKind.RESTART_PLANNED))
+    await agent.close(timeout=5)
+    count = started(tmp_path)
+    result = await running
+
+    assert started(tmp_path) == count
+    assert agent.state is result.state is GroupState.STOPPED
+    assert not result.is_failed()
+    result.raise_for_failures()
+    assert rendezvous is None or rendezvous.cancelled
+
+
+async def test_leaving_the_block_closes_the_run(tmp_path: Path) -> None:
+    """An embedding service starts a run as a task, and the end of the block stops its ranks politely."""
+    async with shell_agent(STAYS, cwd=tmp_path) as agent:
+        running = asyncio.create_task(agent.run())
+        await until_written(tmp_path / "ready", "ready\nready\n")
+        await until(lambda: agent.state is GroupState.RUNNING)
+    result = await running
+
+    assert {each.cause for each in result.attempts[0].exits.values()} == {ExitCause.STOPPED}
+    assert {each.signal for each in result.attempts[0].exits.values()} == {"SIGTERM"}
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_cancelled_run_leaves_nothing(times: int, tmp_path: Path) -> None:
+    """Cancelled once, a run ends its ranks politely; cancelled twice, at once."""
+    trap = "trap 'touch asked.$LOCAL_RANK' TERM; " + ("" if times == 2 else "trap 'exit 0' TERM; ")
+    agent = shell_agent(trap + "echo ready >> ready; while :; do sleep 0.05; done", cwd=tmp_path)
+    events = agent.events()
+    running = asyncio.create_task(agent.run())
+    await until_written(tmp_path / "ready", "ready\nready\n")
+    running.cancel()
+    if times == 2:
+        await until(lambda: len(list(tmp_path.glob("asked.*"))) == 2)
+        running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    exits = [each for each in await all_events(events) if each.kind is EventKind.RANK_EXITED]
+    assert {each.signal for each in exits} == ({"SIGKILL"} if times == 2 else {None})
+    assert agent.state is GroupState.STOPPED
+
+
+async def test_a_signal_to_the_program_ends_the_run(tmp_path: Path) -> None:
+    """`forward_signals` takes an agent: each rank gets the signal once, and no attempt follows."""
+    script = NOTES_START + "trap 'echo heard >> heard; exit 5' USR1; echo ready >> ready; while :; do sleep 0.02; done"
+    agent = shell_agent(script, cwd=tmp_path)
+    async with forward_signals(agent, signal.SIGUSR1) as forwarded:
+        running = asyncio.create_task(agent.run())
+        await until_written(tmp_path / "ready", "ready\nready\n")
+        os.kill(os.getpid(), signal.SIGUSR1)
+        result = await running
+
+    assert forwarded.received == (signal.SIGUSR1,)
+    assert result.state is GroupState.STOPPED
+    assert (tmp_path / "heard").read_text() == "heard\nheard\n"
+    assert started(tmp_path) == 2
+
+
+async def test_a_second_close_hurries_the_first(tmp_path: Path) -> None:
+    """A close without a grace ends what one with a long grace waits for."""
+    agent = shell_agent("trap '' TERM; echo ready >> ready; while :; do sleep 0.05; done", cwd=tmp_path)
+    running = asyncio.create_task(agent.run())
+    await until_written(tmp_path / "ready", "ready\nready\n")
+    slow = asyncio.create_task(agent.close())
+    await reached(agent, EventKind.RANK_STOPPING)
+    assert agent.state is GroupState.STOPPING
+    await agent.close(timeout=0)
+    await slow
+
+    assert {each.signal for each in (await running).attempts[0].exits.values()} == {"SIGKILL"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioelastic._base.defaults import CHUNK_BYTES, PIPE_BYTES
 from aioelastic._guard.ledger import Entries, read_ledger
-from aioelastic._processes.members import Member, find_members, signal_member
+from aioelastic._processes.members import Member, find_members, list_pids, signal_member
 from aioelastic._processes.process_handles import open_handle
 from aioelastic._processes.tokens import group_and_rank
 
@@ -64,7 +64,7 @@ class Orphans:
 
     def look(self) -> list[Member]:
         """Give what is alive."""
-        return [member for member in find_members(_list_pids, self._leaders, self._marked) if self._is_wanted(member)]
+        return [member for member in find_members(list_pids, self._leaders, self._marked) if self._is_wanted(member)]
 
     def signal(self, alive: Collection[Member], passed: float) -> None:
         """Send each what is due so many seconds after the supervisor's end."""
@@ -153,13 +153,6 @@ def _handles(members: Collection[Member]) -> Iterator[set[int]]:
     finally:
         for handle in handles:
             os.close(handle)
-
-
-def _list_pids() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - pathlib is one more import
-    except FileNotFoundError:
-        return []  # macOS: then the ranks themselves are all that is found
 
 
 def _raise_descriptor_limit() -> None:

@@ -8,6 +8,7 @@ Nothing but the standard library is imported here: the orphan guard works with t
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -16,6 +17,9 @@ from aioelastic._processes.process_handles import handle_has_exited, open_handle
 
 _LOOKS = 5
 """Looks until nothing found counts as nothing there, although other processes ended during each of them."""
+
+_EXEC_LOOKS = 100
+"""Looks, a millisecond apart, at processes that are just executing a program: a busy machine may hold one up there."""
 
 _READ_BYTES = 64 * 1024
 """Bytes of an environment that are read at once."""
@@ -47,8 +51,27 @@ class Member(NamedTuple):
         if self.session:
             if os.getsid(self.pid) != self.session:
                 raise ProcessLookupError(self.pid)
-        elif self.token not in tokens_of(self.pid):
+        elif not self._bears_token():
             raise ProcessLookupError(self.pid)
+
+    def _bears_token(self) -> bool:
+        try:
+            return self.token in tokens_of(self.pid)
+        except InterruptedError:
+            return False  # between two programs: the next look finds it again, or its end
+
+
+def list_pids() -> list[int]:
+    """Give the numbers of all processes."""
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except FileNotFoundError:
+        pass
+    try:
+        import psutil  # noqa: PLC0415 - 20 ms, and only for macOS; the guard goes without
+    except ImportError:
+        return []
+    return psutil.pids()
 
 
 def find_members(
@@ -67,19 +90,30 @@ def find_members(
     """
     others: set[int] = set()
     dead: set[int] = set()
-    for _ in range(_LOOKS):
+    executing: set[int] = set()
+    looks = 0
+    while looks < _LOOKS or (executing and looks < _EXEC_LOOKS):
+        if executing:
+            time.sleep(0.001)
+            executing.clear()
+        looks += 1
         known = len(dead)
         # The new ones first: what keeps replacing itself by a fork is there for a moment only.
         pids = sorted(set(list_pids()) - others, key=lambda pid: (pid in dead, -pid))
-        found = _look(pids, leaders, groups, others, dead)
-        if found or len(dead) == known:
+        found = _look(pids, leaders, groups, others, dead, executing)
+        if found or (len(dead) == known and not executing):
             break
     strangers = {member.pid for member in found if leaders.get(member.pid, False)}
     return [member for member in found if member.session not in strangers]
 
 
 def _look(
-    pids: Iterable[int], leaders: Mapping[int, bool], groups: Collection[str], others: set[int], dead: set[int]
+    pids: Iterable[int],
+    leaders: Mapping[int, bool],
+    groups: Collection[str],
+    others: set[int],
+    dead: set[int],
+    executing: set[int],
 ) -> list[Member]:
     """Look once at some processes.
 
@@ -89,6 +123,7 @@ def _look(
         groups: See `find_members`.
         others: Gets those that belong to nobody here, and will not.
         dead: Gets those that had ended: each may have forked after the numbers were listed.
+        executing: Gets those that have no variables yet, or none any more.
     """
     found: list[Member] = []
     for pid in pids:
@@ -96,6 +131,8 @@ def _look(
             member = _member(pid, leaders, groups)
         except PermissionError:
             others.add(pid)  # another user's
+        except InterruptedError:
+            executing.add(pid)
         except OSError:  # gone, or there is no descriptor left to ask with
             dead.add(pid)
         else:
@@ -110,7 +147,8 @@ def _member(pid: int, leaders: Mapping[int, bool], groups: Collection[str]) -> M
     """Tell whether a process belongs to a rank.
 
     Raises:
-        ProcessLookupError: It is gone, or a zombie, or may be just executing another program.
+        ProcessLookupError: It is gone, or a zombie.
+        InterruptedError: It is just executing another program, or ending.
     """
     session = os.getsid(pid)
     if session in leaders:
@@ -132,7 +170,8 @@ def tokens_of(pid: int) -> tuple[str, ...]:
     """Give the tokens that a process bears.
 
     Raises:
-        ProcessLookupError: It is gone, or a zombie, or may be just executing another program: it has no variables.
+        ProcessLookupError: It is gone, or a zombie, or has no variables at all.
+        InterruptedError: It is just executing another program, and has no variables yet; or it is ending just now.
         OSError: It cannot be asked.
     """
     environment = _environment(f"/proc/{pid}/environ") or _environment_of_threads(pid)
@@ -169,7 +208,23 @@ def _environment_of_threads(pid: int) -> bytes:
     for thread in threads:
         if thread != pid and (environment := _environment(f"/proc/{pid}/task/{thread}/environ")):
             return environment
+    if _is_executing(pid):
+        raise InterruptedError(pid)
     raise ProcessLookupError(pid)
+
+
+def _is_executing(pid: int) -> bool:
+    """Tell whether a process has a new program and not its variables: the kernel sets them up a moment later.
+
+    One that is ending looks the same until it is a zombie. One without any variables does not: there is a place where
+    they would be (``env_end`` of proc_pid_stat(5)).
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib is one more import
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    return fields[0] not in {b"Z", b"X"} and fields[48] == b"0"
 
 
 def is_alive(member: Member) -> bool:

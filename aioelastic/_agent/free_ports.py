@@ -1,14 +1,15 @@
 """A port for rank 0 to listen on, which nobody else takes before it does."""
 
 import errno
+import os
 import re
-import secrets
 import socket
 from collections.abc import Container, Iterator
-from pathlib import Path
 from typing import Final
 
-_KERNEL_SETTINGS: Final = Path("/proc/sys/net/ipv4")
+from aioelastic._base.aliases import StrPath
+
+_KERNEL_SETTINGS: Final = "/proc/sys/net/ipv4"
 
 _COMMON_EPHEMERAL: Final = range(32768, 65536)
 """What connections may take where the kernel does not say: Linux's default, and IANA's range, which macOS keeps to."""
@@ -25,7 +26,7 @@ _NOT_HERE: Final = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
 """How a machine says that it has no addresses of a family."""
 
 
-def choose_port(unlike: Container[int] = (), settings: Path = _KERNEL_SETTINGS) -> int:
+def choose_port(unlike: Container[int] = (), settings: StrPath = _KERNEL_SETTINGS) -> int:
     """Choose by chance a port that is free on all interfaces, in IPv4 and IPv6.
 
     It is none that the kernel gives to outgoing connections by itself (``ip_local_port_range``): one of those may
@@ -45,16 +46,16 @@ def choose_port(unlike: Container[int] = (), settings: Path = _KERNEL_SETTINGS) 
     candidates = list(_candidates(settings))
     count = sum(map(len, candidates))
     for _ in range(_TRIES if count else 0):
-        port = _pick(candidates, secrets.randbelow(count))
+        port = _pick(candidates, int.from_bytes(os.urandom(4), "big") % count)
         if port not in unlike and _is_free(port):
             return port
     return _ask_kernel(unlike)
 
 
-def _candidates(settings: Path) -> Iterator[range]:
+def _candidates(settings: StrPath) -> Iterator[range]:
     """Give the unprivileged ports that are neither for connections nor reserved."""
     first = _FIRST_UNPRIVILEGED
-    if match := re.fullmatch(r"([0-9]{1,5})\s*", _read(settings / "ip_unprivileged_port_start")):
+    if match := re.fullmatch(r"([0-9]{1,5})\s*", _read(settings, "ip_unprivileged_port_start")):
         # Containers often have 0 there; what is below 1024 is somebody's service all the same.
         first = max(first, int(match[1]))
     taken = [_ephemeral(settings), *_reserved(settings)]
@@ -66,22 +67,23 @@ def _candidates(settings: Path) -> Iterator[range]:
         yield range(first, _END)
 
 
-def _ephemeral(settings: Path) -> range:
+def _ephemeral(settings: StrPath) -> range:
     """Give the ports that outgoing connections get."""
-    if match := re.fullmatch(r"([0-9]{1,5})\s+([0-9]{1,5})\s*", _read(settings / "ip_local_port_range")):
+    if match := re.fullmatch(r"([0-9]{1,5})\s+([0-9]{1,5})\s*", _read(settings, "ip_local_port_range")):
         return range(int(match[1]), int(match[2]) + 1)
     return _COMMON_EPHEMERAL
 
 
-def _reserved(settings: Path) -> Iterator[range]:
+def _reserved(settings: StrPath) -> Iterator[range]:
     """Give the ports that an administrator wants to be left alone, written as in ``8080,9000-9010``."""
-    for match in re.finditer(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", _read(settings / "ip_local_reserved_ports")):
+    for match in re.finditer(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", _read(settings, "ip_local_reserved_ports")):
         yield range(int(match[1]), int(match[2] or match[1]) + 1)
 
 
-def _read(setting: Path) -> str:
+def _read(settings: StrPath, name: str) -> str:
     try:
-        return setting.read_text(encoding="ascii", errors="replace")
+        with open(f"{os.fspath(settings)}/{name}", encoding="ascii", errors="replace") as file:  # noqa: PTH123 - see paths
+            return file.read()
     except OSError:
         return ""
 

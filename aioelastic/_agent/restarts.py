@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from aioelastic._contexts.checks import checked_seconds
 from aioelastic._errors.exceptions import SpecificationError, SpecificationTypeError
@@ -104,8 +105,7 @@ class RestartPolicy:
         return Restart(used + 1, self.backoff.delay(used + 1, chance))
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(NamedTuple):
     """A restart that is due.
 
     Attributes:

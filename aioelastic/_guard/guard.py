@@ -21,7 +21,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Protocol
 
 import anyio
@@ -45,9 +44,9 @@ import program
 program.main(*map(int, sys.argv[3:]), sys.argv[2])
 """
 
-_FOLDER = Path(__file__).parent
+_FOLDER = __file__.rpartition("/")[0]
 
-_COMMAND = (sys.executable, "-I", "-S", "-c", _PROGRAM, str(_FOLDER), str(_FOLDER.parent.parent))
+_COMMAND = (sys.executable, "-I", "-S", "-c", _PROGRAM, _FOLDER, _FOLDER.rpartition("/aioelastic/")[0])
 """Not the program's file itself: Python compiles a script anew each time, and a module once."""
 
 

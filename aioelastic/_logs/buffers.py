@@ -7,7 +7,6 @@ A group without files (``log_dir=os.devnull``) has a nameless temporary one, whi
 import asyncio
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -80,6 +79,8 @@ class _WrittenFile:
 
 def open_spool() -> int:
     """Open a nameless temporary file; it goes when its descriptor is closed, by us or by the kernel."""
+    import tempfile  # noqa: PLC0415 - 10 ms, and few groups need it
+
     with tempfile.TemporaryFile(buffering=0) as file:
         return os.dup(file.fileno())
 

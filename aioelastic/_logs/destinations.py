@@ -7,9 +7,9 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from aioelastic._base.paths import absolute_path
 from aioelastic._errors.exceptions import AioelasticError, SpecificationError, SpecificationTypeError
 
 _DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY
@@ -132,8 +132,7 @@ def absolute_log_dir(log_dir: object) -> str:
     except UnicodeEncodeError as error:
         raise SpecificationError(f"log_dir {path!r} cannot be written in the file system's encoding") from error
     with naming(path):
-        # Not abspath: it drops "link/..", which is another directory where link is a symlink.
-        return str(Path(path).absolute())
+        return absolute_path(path)
 
 
 def is_our_directory(path: str) -> bool:
@@ -250,8 +249,7 @@ def naming(path: str) -> Iterator[None]:
         raise LogDirectoryError(error, path) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Directory:
+class _Directory(NamedTuple):
     """A directory held by a descriptor, which stays the same whatever is moved or planted at its path."""
 
     path: str

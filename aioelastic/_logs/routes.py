@@ -2,8 +2,8 @@
 
 import enum
 import os
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection
+from typing import NamedTuple
 
 from aioelastic._logs.destinations import LogsDest
 
@@ -24,8 +24,7 @@ class Way(enum.Enum):
     """The rank writes into a pipe, and a pump feeds file, console and filtered copy."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class Route(NamedTuple):
     """The way of one stream.
 
     Attributes:
@@ -41,15 +40,11 @@ class Route:
     filtered: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankRoutes:
+class RankRoutes(NamedTuple):
     """The ways of a rank's two streams."""
 
     stdout: Route
     stderr: Route
-
-    def __iter__(self) -> Iterator[Route]:
-        return iter((self.stdout, self.stderr))
 
 
 def route_group(

@@ -1,7 +1,6 @@
 """How a run is called: the name of its directory."""
 
 import os
-import secrets
 import time
 from typing import Final
 
@@ -17,7 +16,7 @@ def fresh_run_id() -> str:
     Returns:
         Such as ``run-20260131-235959-3f9a01``.
     """
-    return time.strftime("run-%Y%m%d-%H%M%S-") + secrets.token_hex(3)
+    return time.strftime("run-%Y%m%d-%H%M%S-") + os.urandom(3).hex()
 
 
 def checked_run_id(argument: str, name: object) -> str:

@@ -3,7 +3,6 @@
 
 import os
 import re
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -243,6 +242,8 @@ class DefaultLogsSpecs(LogsSpecs):
         # A cleaner of temporary files may have removed it, and then anybody may have made one of that name.
         if self._temporary is not None and is_our_directory(self._temporary):
             return self._temporary
+        import tempfile  # noqa: PLC0415 - 10 ms, and only for who has named no directory
+
         with naming(os.environ.get("TMPDIR", "/tmp")):  # noqa: S108 - only named in an error
             root = tempfile.mkdtemp(prefix="aioelastic-")
         undo.callback(remove_if_empty, root)

@@ -9,11 +9,11 @@ import os
 import resource
 import stat
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from aioelastic._base.aliases import EnvValue, StrPath
 from aioelastic._base.defaults import MAX_ARG_STRLEN
+from aioelastic._base.paths import absolute_path
 from aioelastic._base.ranks import is_rank
 from aioelastic._errors.exceptions import RanksError, SpecificationError, SpecificationTypeError
 
@@ -255,8 +255,7 @@ def check_cwd(cwd: object) -> str | None:
         raise _os_error(errno.ENOTDIR, path)
     if not _may_execute(path):
         raise _os_error(errno.EACCES, path)
-    # Not abspath: it drops "link/..", which is another directory where link is a symlink.
-    return str(Path(path).absolute())
+    return absolute_path(path)
 
 
 def _argument_text(value: object, place: str) -> str:

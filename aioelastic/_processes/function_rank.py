@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Any
 
 from aioelastic._base.aliases import StartMethod
@@ -68,11 +67,11 @@ class FunctionRank:
             self._feed.close()
         try:
             if status.code != 0:
-                return replace(status, report=self._receiver.report)
+                return status._replace(report=self._receiver.report)
             problem = self._receiver.problem()
             if not problem:
                 problem = self._unpickle() if self._receiver.is_small else await in_thread(self._unpickle)
-            return replace(status, problem=problem, report=self._receiver.report)
+            return status._replace(problem=problem, report=self._receiver.report)
         finally:
             self._receiver.discard()
 

@@ -1,14 +1,12 @@
 """What the supervision knows of one rank: a process with an exit, and a group that can be signalled."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from aioelastic._processes.members import Member
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExitStatus:
+class ExitStatus(NamedTuple):
     """How one process ended, as far as the system told.
 
     Attributes:

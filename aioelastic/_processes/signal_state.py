@@ -4,18 +4,16 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 
 from aioelastic._base.signals import INHERITED_IGNORED, ignored_signals
 
-_STEP = str(Path(__file__).parent.parent / "_child" / "exec_step.py")
+_STEP = __file__.removesuffix("_processes/signal_state.py") + "_child/exec_step.py"
 
 
-@dataclass(frozen=True, slots=True)
-class ExecStep:
+class ExecStep(NamedTuple):
     """A command wrapped in the exec step, and the pipes between the step and us.
 
     Attributes:

@@ -6,9 +6,7 @@ import os
 from collections.abc import Collection, Mapping
 from itertools import islice
 
-import psutil
-
-from aioelastic._processes.members import Member, find_members
+from aioelastic._processes.members import Member, find_members, list_pids
 from aioelastic._processes.process_handles import open_handle
 
 _WATCHED_AT_ONCE = 64
@@ -27,7 +25,7 @@ class SystemTable:
         # one that ends gives back the descriptors with which the next look is a full one.
         found: list[Member] = []
         with contextlib.suppress(OSError):
-            found = find_members(psutil.pids, leaders, groups)
+            found = find_members(list_pids, leaders, groups)
         # A function rank opens its session itself: it may not have done so yet, or only during this look.
         seen = {member.pid for member in found}
         return found + [Member(pid, pid) for pid, has_exited in leaders.items() if not has_exited and pid not in seen]

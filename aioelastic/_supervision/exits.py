@@ -3,6 +3,7 @@
 import enum
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from aioelastic._base.signals import signal_name
 from aioelastic._processes.rank_process import ExitStatus
@@ -53,8 +54,7 @@ class RankExit:
     reaped_elsewhere: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(NamedTuple):
     """What was seen of a rank's end, before it is judged.
 
     Attributes:

@@ -14,8 +14,9 @@ import logging
 import signal
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import anyio
 
@@ -40,8 +41,7 @@ RankStarter = Callable[[int, Mapping[StreamName, int | None], Callable[[], None]
 """Starts one rank with descriptors for its streams; the callback is called as soon as its exit is seen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPlan:
+class GroupPlan(NamedTuple):
     """What a group is to be, checked.
 
     Attributes:
@@ -65,8 +65,7 @@ class GroupPlan:
     swept_groups: Collection[str] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupOutcome:
+class GroupOutcome(NamedTuple):
     """How a group ended.
 
     Attributes:
@@ -75,9 +74,9 @@ class GroupOutcome:
         survivors: Rank -> pids that SIGKILL did not end.
     """
 
-    exits: dict[int, RankExit] = field(default_factory=dict)
-    failures: dict[int, ProcessFailure] = field(default_factory=dict)
-    survivors: dict[int, list[int]] = field(default_factory=dict)
+    exits: dict[int, RankExit]
+    failures: dict[int, ProcessFailure]
+    survivors: dict[int, list[int]]
 
 
 class Group:

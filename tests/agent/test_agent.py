@@ -23,10 +23,8 @@ from aioelastic import (
     WorkerSpec,
 )
 from aioelastic._contexts import context as context_module
-from aioelastic._processes.members import Member
-from aioelastic._processes.system_table import SystemTable
 from aioelastic._supervision import ladder
-from tests.helpers.agents import WORLD, FixedRendezvous, all_events, shell_agent
+from tests.helpers.agents import STUCK, WORLD, FixedRendezvous, StuckTable, all_events, shell_agent
 from tests.helpers.functions import give
 
 FAILS_TWICE = "test $TORCHELASTIC_RESTART_COUNT = 2 || test $LOCAL_RANK = 0"
@@ -159,15 +157,6 @@ async def test_events_that_cannot_be_written_end_in_one_warning(
     assert [each.getMessage().partition(":")[0] for each in caplog.records] == ["the run's events are not written"]
 
 
-class StuckTable(SystemTable):
-    """The system's processes, and one of rank 0's that no signal ends."""
-
-    def members(self, *args: Any) -> list[Member]:
-        """Find what there is, and what will always be there."""
-        session = next(iter(args[0]))
-        return [*super().members(*args), Member(2**22 + 1, session)]
-
-
 async def test_what_cannot_be_killed_forbids_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process in uninterruptible sleep ends the run with an error that names it; nothing is started again."""
     monkeypatch.setattr(context_module, "SystemTable", StuckTable)
@@ -175,10 +164,10 @@ async def test_what_cannot_be_killed_forbids_a_restart(monkeypatch: pytest.Monke
     rendezvous = FixedRendezvous()
     agent = shell_agent("exit 1", rendezvous=rendezvous, shutdown_timeout=0)
 
-    with pytest.raises(SurvivorsError, match=f"of rank 10 pid {2**22 + 1}") as caught:
+    with pytest.raises(SurvivorsError, match=f"of rank 10 pid {STUCK}") as caught:
         await agent.run()
 
-    assert caught.value.survivors == {10: [2**22 + 1]}
+    assert caught.value.survivors == {10: [STUCK]}
     assert (caught.value.attempt, rendezvous.rounds) == (0, 1)
     assert agent.state is GroupState.STOPPED
 

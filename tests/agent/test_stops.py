@@ -7,19 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from aioelastic import Backoff, EventKind, ExitCause, GroupState, LocalElasticAgent, forward_signals
-from tests.helpers.agents import NOTES_START, LonelyRendezvous, all_events, shell_agent, started
+from aioelastic import Backoff, EventKind, ExitCause, GroupState, forward_signals
+from tests.helpers.agents import NOTES_START, LonelyRendezvous, all_events, reached, shell_agent, started
 from tests.helpers.waiting import until, until_written
 
 STAYS = "echo ready >> ready; exec sleep 60"
-
-
-async def reached(agent: LocalElasticAgent, kind: EventKind) -> None:
-    """Wait until an agent has told of something."""
-    async with asyncio.timeout(20):
-        async for event in agent.events():
-            if event.kind is kind:
-                return
 
 
 @pytest.mark.parametrize("place", ["rendezvous", "start", "run", "failure", "wait", "second rendezvous"])

@@ -4,7 +4,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from aioelastic import Backoff, Event, EventStream, LocalElasticAgent, WorkerSpec, WorldInfo
+from aioelastic import Backoff, Event, EventKind, EventStream, LocalElasticAgent, WorkerSpec, WorldInfo
+from aioelastic._processes.members import Member
+from aioelastic._processes.system_table import SystemTable
+from tests.helpers.waiting import PATIENCE
 
 WORLD = WorldInfo(
     group_rank=1,
@@ -22,6 +25,15 @@ def shell_agent(script: str, **options: Any) -> LocalElasticAgent:
     """Give an agent that runs two shells, and restarts them at once."""
     values: dict[str, Any] = {"local_world_size": 2, "backoff": Backoff(first=0), **options}
     return LocalElasticAgent(WorkerSpec(entrypoint="sh", args=("-c", script), **values))
+
+
+async def reached(agent: LocalElasticAgent, kind: EventKind, rank: int | None = None) -> Event:
+    """Wait until an agent has told of something, of a certain rank if one is given."""
+    async with asyncio.timeout(PATIENCE):
+        async for event in agent.events():
+            if event.kind is kind and rank in (None, event.rank):
+                return event
+    raise AssertionError(f"the run has ended without {kind}")
 
 
 async def all_events(stream: EventStream) -> list[Event]:
@@ -70,3 +82,16 @@ class LonelyRendezvous:
         finally:
             self.cancelled = True
         raise AssertionError
+
+
+STUCK = 2**22 + 1
+"""A number that no process has."""
+
+
+class StuckTable(SystemTable):
+    """The system's processes, and one of rank 0's that no signal ends."""
+
+    def members(self, *args: Any) -> list[Member]:
+        """Find what there is, and what will always be there."""
+        session = next(iter(args[0]))
+        return [*super().members(*args), Member(STUCK, session)]

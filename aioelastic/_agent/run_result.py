@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aioelastic._agent.rendezvous import WorldInfo
+from aioelastic._base.durations import precise
 from aioelastic._contexts.results import RunProcsResult
 from aioelastic._errors.child_failed import ChildFailedError
 from aioelastic._errors.process_failure import ProcessFailure
@@ -136,9 +137,9 @@ def describe_attempt(attempt: Attempt) -> str:
     """Say in one line how an attempt ended.
 
     Returns:
-        Such as ``attempt 1, after 0.2 s of waiting: rank 3 failed (SIGKILL) after 12.0 s``.
+        Such as ``attempt 1, after 0.02 s of waiting: rank 3 failed (SIGKILL) after 12.0 s``.
     """
-    waited = f", after {attempt.delay:.1f} s of waiting" if attempt.delay else ""
+    waited = f", after {precise(attempt.delay)} of waiting" if attempt.delay else ""
     how = attempt.state.value
     if attempt.failures:
         rank, failure = next(iter(attempt.failures.items()))
@@ -146,4 +147,4 @@ def describe_attempt(attempt: Attempt) -> str:
         code = failure.signal_name() if signalled else f"exit code {failure.exitcode}"
         more = f" and {len(attempt.failures) - 1} more" if len(attempt.failures) > 1 else ""
         how = f"rank {rank}{more} failed ({code})"
-    return f"attempt {attempt.number}{waited}: {how} after {attempt.duration:.1f} s"
+    return f"attempt {attempt.number}{waited}: {how} after {precise(attempt.duration)}"

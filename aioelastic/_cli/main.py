@@ -1,6 +1,7 @@
 """``aioelastic``: choose the subcommand."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -14,13 +15,24 @@ def main(words: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    words = sys.argv[1:] if words is None else words
+    if words is None:
+        words = sys.argv[1:]
+        _end_by_interrupts()
     if words and words[0] == "run":
         # It has a parser of its own, which leaves alone what follows the script; and each start pays for its imports.
         from aioelastic._cli import run  # noqa: PLC0415 - see above
 
         return run.main(words[1:])
     return _other(words)
+
+
+def _end_by_interrupts() -> None:
+    """Let ^C end this process as any other, until somebody handles it: a traceback of ours would tell a person nothing.
+
+    Where it is ignored (``nohup``, a job in the background) it stays ignored.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _other(words: Sequence[str]) -> int:

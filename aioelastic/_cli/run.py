@@ -33,11 +33,17 @@ def main(words: Sequence[str]) -> int:
     """
     options = parse(words, os.environ)
     try:
-        plan = make_plan(options, os.environ, on_terminal=sys.stdout.isatty() and sys.stderr.isatty())
+        plan = make_plan(options, os.environ, on_terminal=_on_terminal())
     except AioelasticError as error:
-        sys.stderr.write(f"aioelastic run: error: {error}\n")
+        # With stderr closed print() says nothing, and write() would fail.
+        print(f"aioelastic run: error: {error}", file=sys.stderr)  # noqa: T201 - see above
         return _USAGE_ERROR
     return asyncio.run(_run(plan))
+
+
+def _on_terminal() -> bool:
+    # None is what a program has that was started with a closed descriptor.
+    return all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
 
 
 async def _run(plan: RunPlan) -> int:

@@ -1,10 +1,10 @@
 """From options to what is run: `make_plan`; no process is started here."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from aioelastic._agent.worker_spec import WorkerSpec
@@ -123,11 +123,18 @@ def _command(options: RunOptions, environ: Mapping[str, str]) -> tuple[str, tupl
 
 def _require_script(script: str) -> None:
     # Each rank may have one of its own; those come to light in the ranks.
-    if "${local_rank}" not in script and not Path(script).exists():
+    if "${local_rank}" not in script and not os.path.exists(script):  # noqa: PTH110 - see _base/paths
         raise SpecificationError(
-            f"there is no script {script!r} (from {str(Path.cwd())!r}): give its path, -m before a module's name, or "
-            "--no-python before another program"
+            f"there is no script {script!r} (from {_working_directory()}): give its path, -m before a module's name, "
+            "or --no-python before another program"
         )
+
+
+def _working_directory() -> str:
+    try:
+        return repr(os.getcwd())  # noqa: PTH109 - see _base/paths
+    except FileNotFoundError:
+        return "a directory that was removed"
 
 
 def _variables(options: RunOptions, environ: Mapping[str, str]) -> dict[str, EnvValue]:

@@ -306,7 +306,13 @@ class PContext(Supervised):
             "stdout": self._stdout_filters,
             "stderr": self._stderr_filters,
         }
-        logs = GroupLogs(routes, self._prefixes, filters, wait_for_start=self._logs_wait_for_start)
+        logs = GroupLogs(
+            routes,
+            self._prefixes,
+            filters,
+            wait_for_start=self._logs_wait_for_start,
+            on_detached=lambda words: self._events.tell(Event(kind=EventKind.SINK_DETACHED, message=words)),
+        )
         try:
             await logs.open()
             self._refuse_if_closed()

@@ -1,6 +1,8 @@
 """The end of a rank's log as a text that can stand in a message."""
 
+import os
 import re
+import stat
 
 from aioelastic._errors.error_files import read_regular
 
@@ -71,3 +73,12 @@ def _from_line_start(content: bytes) -> bytes:
     if rest.strip():
         return rest
     return content[:3].lstrip(bytes(range(0x80, 0xC0))) + content[3:]
+
+
+def is_empty_log(path: str) -> bool:
+    """Tell whether a log is there, and nothing in it."""
+    try:
+        about = os.stat(path)  # noqa: PTH116 - any text may come as a path
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(about.st_mode) and about.st_size == 0

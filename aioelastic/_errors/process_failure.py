@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from aioelastic._base import signals
 from aioelastic._errors.error_files import ErrorFile, parse_error_file, read_error_file
-from aioelastic._errors.log_tail import log_tail, printable
+from aioelastic._errors.log_tail import is_empty_log, log_tail, printable
 
 NOT_AVAILABLE: Final = "<N/A>"
 """What stands for a missing error file or signal; PyTorch's word."""
@@ -16,7 +16,11 @@ NO_MESSAGE: Final = "<NONE>"
 
 _HOW_TO: Final = (
     "There is no traceback: decorate the rank's main function with aioelastic.record, "
-    "or redirect or tee its stderr (redirects=Std.ERR) to see its last lines here."
+    "or redirect or tee its stderr (redirects=Std.ERR; --tee 2 on the command line) to see its last lines here."
+)
+
+_HOW_TO_BESIDE_A_LOG: Final = (
+    "There is no traceback, and its stderr log is empty: decorate the rank's main function with aioelastic.record."
 )
 
 
@@ -135,7 +139,7 @@ class ProcessFailure:
         if tail:
             lines += [f"The last lines of {printable(self.stderr_file)}:", tail]
         elif not signalled:
-            lines.append(_HOW_TO)
+            lines.append(_HOW_TO_BESIDE_A_LOG if is_empty_log(self.stderr_file) else _HOW_TO)
         return "\n".join(lines)
 
     def _ending(self) -> str:

@@ -16,7 +16,8 @@ from typing import Any, Literal, TextIO
 
 from aioelastic._base.private_descriptors import close_private, keep_private
 from aioelastic._base.threads import BlockingThreads
-from aioelastic._logs.outlets import Giver, Outlet, Sink, write_all
+from aioelastic._logs.outlets import FailureListener, Giver, Outlet, Sink, words_of_failure, write_all
+from aioelastic._logs.status_line import StatusLine
 
 _consoles: dict[Hashable, "Console"] = {}
 _registry_lock = threading.Lock()
@@ -32,15 +33,20 @@ class Console:
         terminal: A person may be looking: cursor movements matter, control characters are dangerous.
         users: How many groups' streams use it.
         streams: The program's own text files that lead there; what they hold comes before what is shown.
+        colours: Whether ranks that begin to use it get prefixes in colours, on a terminal.
     """
 
     def __init__(self, key: Hashable, sink: Sink, streams: list[TextIO], *, terminal: bool) -> None:
         self.terminal = terminal
         self.users = 0
         self.streams = streams
+        self.colours = False
         self._key = key
+        self._name = sink.name
+        self._status = sink if isinstance(sink, StatusLine) else None
         self._thread = BlockingThreads(f"aioelastic: {sink.name}", 1)
-        self._outlet = Outlet(sink, self._thread.submit)
+        self._outlet = Outlet(sink, self._thread.submit, self._tell_failure)
+        self._listeners: list[FailureListener] = []
         self._lock = threading.Lock()
         self._open_line: object = None
 
@@ -63,8 +69,9 @@ class Console:
                     data = data[len(prefix) :]
             else:
                 if continues:
-                    # The line was ended by whoever interrupted it: its end alone would make an empty line.
-                    data = data.removeprefix(prefix + b"\n")
+                    # The line was ended by whoever interrupted it: its end alone would make an empty line, and so would
+                    # the return before the next state of a progress bar.
+                    data = data.removeprefix(prefix + b"\n").removeprefix(prefix + b"\r")
                 if self._open_line is not None and data:
                     data = b"\n" + data
             if not data:
@@ -81,6 +88,25 @@ class Console:
             self._open_line = None
             self._outlet.put(giver, b"\n")
         return 1
+
+    def set_status(self, giver: Giver, text: bytes) -> None:
+        """Keep a text below the log, in a terminal's last line; there is one, whoever gives it.
+
+        While a line is open, which a prompt and a progress bar leave it, the text is not shown. What else of the
+        program writes to the terminal by itself, or a rank that inherits it, writes into that line.
+
+        Args:
+            giver: Who is told that nothing of its own was written.
+            text: One line without its end, in UTF-8, colours but no other controls in it; empty for none.
+        """
+        if self._status is not None and self._status.change(text):
+            self._outlet.put(giver, b"")
+
+    def listen(self, listener: FailureListener) -> None:
+        """Have one of the users told when the console fails, or that it has failed already."""
+        self._listeners.append(listener)
+        if self._outlet.failure is not None:
+            listener(words_of_failure(self._name, self._outlet.failure))
 
     def miss(self, count: int) -> None:
         """Count bytes that the console will not get."""
@@ -101,18 +127,27 @@ class Console:
         self._thread.reopen()
         return True
 
-    async def release(self) -> None:
-        """Give up one use; the last one ends the console's thread, as soon as it is not stuck.
+    async def release(self, listener: FailureListener | None = None) -> None:
+        """Give up one use, and its listener; the last one ends the console's thread, as soon as it is not stuck.
 
         As long as it is stuck it can be had again, since a second thread would write into the line it stands in.
         """
+        if listener is not None:
+            self._listeners.remove(listener)
         with _registry_lock:
             self.users -= 1
             if self.users:
                 return
+            if self._status is not None:
+                # Whoever has the console again while it is stuck did not ask for it.
+                self._status.forget()
             self._outlet.close(self._forget_unused)
         await self._thread.close()
         await self._outlet.abandon()
+
+    def _tell_failure(self, words: str) -> None:
+        for listener in tuple(self._listeners):
+            listener(words)
 
     def _forget_unused(self) -> None:
         with _registry_lock:
@@ -138,7 +173,10 @@ def acquire_console(name: Literal["stdout", "stderr"]) -> Console | None:
     about = os.fstat(descriptor)
     key = ("file", about.st_dev, about.st_ino, about.st_rdev)
     streams = [stream]
-    return _shared(key, _DescriptorSink(descriptor, streams, name), streams, terminal=terminal)
+    sink: Sink = _DescriptorSink(descriptor, streams, name)
+    if terminal:
+        sink = StatusLine(sink, descriptor)
+    return _shared(key, sink, streams, terminal=terminal)
 
 
 def _shared(key: Hashable, sink: Sink, streams: list[TextIO], *, terminal: bool) -> Console:

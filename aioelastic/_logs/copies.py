@@ -6,7 +6,7 @@ rank nor its file waits.
 """
 
 import asyncio
-from typing import Protocol
+from typing import Final, Protocol
 
 from aioelastic._base.defaults import CHUNK_BYTES, PARTIAL_LINE_DELAY
 from aioelastic._base.threads import Mailbox
@@ -17,6 +17,10 @@ from aioelastic._logs.outlets import Giver, Outlet
 
 _OUTSTANDING_LIMIT = 16 * CHUNK_BYTES
 """Bytes a copy may have in its outlet before it counts as behind; below 1 MiB a busy machine alone makes it so."""
+
+
+_COLOURS: Final = (36, 33, 35, 32, 34, 96, 95, 92)
+"""Colours of the ranks (SGR), told apart on light and on dark; red, which means a failure, is none of them."""
 
 
 class CopyTarget(Protocol):
@@ -68,6 +72,13 @@ class ConsoleTarget:
     def forget(self, giver: Giver) -> None:
         """Drop, and count, what the console has not begun to write."""
         self._console.forget(giver)
+
+
+def coloured(prefix: bytes, rank: int) -> bytes:
+    """Give a rank's prefix in the rank's colour; one that has colours of its own, or is empty, as it is."""
+    if not prefix or b"\x1b" in prefix:
+        return prefix
+    return b"\x1b[%dm%b\x1b[0m" % (_COLOURS[rank % len(_COLOURS)], prefix)
 
 
 class FilterTarget:

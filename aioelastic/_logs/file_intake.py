@@ -11,6 +11,7 @@ from aioelastic._base.private_descriptors import close_private, keep_private
 from aioelastic._base.threads import BlockingThreads, Mailbox
 from aioelastic._logs.intakes import Receiver, is_readable
 from aioelastic._logs.moves import Mover, Piece
+from aioelastic._logs.outlets import FailureListener
 from aioelastic._logs.places import Places
 
 _PIECES = 4
@@ -34,12 +35,20 @@ class FileIntake:
     The loop does not touch the pipe meanwhile: a look at it would wait for a move that waits for the disk.
     """
 
-    def __init__(self, source: int, file: int, path: str, threads: BlockingThreads, mailbox: Mailbox) -> None:
+    def __init__(
+        self,
+        source: int,
+        file: int,
+        path: str,
+        threads: BlockingThreads,
+        mailbox: Mailbox,
+        on_failure: FailureListener | None = None,
+    ) -> None:
         os.set_blocking(source, False)
         self.source = keep_private(source)
         self.file = file
         self._loop = asyncio.get_running_loop()
-        self._mover = Mover(source, file, f"log file {path!r}")
+        self._mover = Mover(source, file, f"log file {path!r}", on_failure)
         self._threads = threads
         self._mailbox = mailbox
         self._places = Places()

@@ -7,7 +7,7 @@ import os
 import stat
 import threading
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Literal, TypeVar
 
 import anyio
@@ -18,7 +18,7 @@ from aioelastic._base.threads import BlockingThreads, Mailbox, in_thread
 from aioelastic._errors.exceptions import RankStartError
 from aioelastic._logs.buffers import RankFile, Spool, SpooledFile, open_spool
 from aioelastic._logs.consoles import Console, acquire_console
-from aioelastic._logs.copies import ConsoleTarget, CopyTarget, FilterTarget, StreamCopy
+from aioelastic._logs.copies import ConsoleTarget, CopyTarget, FilterTarget, StreamCopy, coloured
 from aioelastic._logs.file_intake import FileIntake
 from aioelastic._logs.files import open_log
 from aioelastic._logs.intakes import Intake, LoopIntake
@@ -56,6 +56,7 @@ class GroupLogs:
         prefixes: Rank -> what stands before its lines.
         filters: What the filtered copies look for.
         wait_for_start: Leave what the ranks write in their pipes until `flow` is called.
+        on_detached: Told, on the loop, which destination has failed and how.
     """
 
     def __init__(
@@ -65,12 +66,14 @@ class GroupLogs:
         filters: Mapping[StreamName, Sequence[FilterEntry]],
         *,
         wait_for_start: bool = False,
+        on_detached: Callable[[str], None] | None = None,
     ) -> None:
         self._routes = routes
         self._prefixes = prefixes
         self._filters = filters
         self._threads = BlockingThreads("aioelastic: log files", _THREADS)
         self._mailbox = Mailbox()
+        self._on_detached = on_detached
         self._opening = threading.Lock()
         self._drained = False
         self._files: dict[tuple[int, StreamName], int] = {}
@@ -93,12 +96,13 @@ class GroupLogs:
         filtered = await in_thread(self._open_files) if opens else {}
         for stream, path in filtered.items():
             sink = FileSink(self._filtered_files.pop(stream), f"filtered copy {path!r}")
-            self._filtered[stream] = Outlet(sink, self._threads.submit)
+            self._filtered[stream] = Outlet(sink, self._threads.submit, self._note_failure)
         for stream in STREAMS:
             if any(getattr(ways, stream).console for ways in self._routes):
                 console = acquire_console(stream)
                 if console is not None:
                     self._consoles[stream] = console
+                    console.listen(self._note_failure)
 
     @contextlib.contextmanager
     def handing_over(self, rank: int) -> Iterator[dict[StreamName, int | None]]:
@@ -156,7 +160,12 @@ class GroupLogs:
             await outlet.abandon()
         while self._consoles:
             # Out of the list first: whatever happens meanwhile, a console is released once.
-            await self._consoles.popitem()[1].release()
+            await self._consoles.popitem()[1].release(self._note_failure)
+
+    def _note_failure(self, words: str) -> None:
+        """Pass on, from any thread, that a destination has failed."""
+        if self._on_detached is not None:
+            self._mailbox.post(self._on_detached, words)
 
     def _open_files(self) -> dict[StreamName, str]:
         """Open all files at once (blocking); give the paths of the filtered copies."""
@@ -232,8 +241,8 @@ class GroupLogs:
             return LoopIntake(source, file, Spool(file, self._threads, self._mailbox))
         spool = self._spools.pop((rank, stream), None)
         if spool is None:
-            return FileIntake(source, file, route.file, self._threads, self._mailbox)
-        log = RankFile(file, route.file, self._threads, self._mailbox)
+            return FileIntake(source, file, route.file, self._threads, self._mailbox, self._note_failure)
+        log = RankFile(file, route.file, self._threads, self._mailbox, self._note_failure)
         rest = file if stat.S_ISREG(os.fstat(file).st_mode) else spool
         return LoopIntake(source, rest, SpooledFile(log, Spool(spool, self._threads, self._mailbox)))
 
@@ -241,7 +250,8 @@ class GroupLogs:
         prefix = self._prefixes[rank].encode("utf-8", "surrogateescape")
         console = self._consoles.get(stream) if route.console else None
         if console is not None:
-            yield ConsoleTarget(console, prefix), console.terminal
+            colours = console.colours and console.terminal
+            yield ConsoleTarget(console, coloured(prefix, rank) if colours else prefix), console.terminal
         if route.filtered:
             yield FilterTarget(self._filtered[stream], LineFilter(self._filters[stream], prefix)), False
 

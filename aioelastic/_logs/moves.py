@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from aioelastic._base.defaults import CHUNK_BYTES
 from aioelastic._logs.files import keep_appending, stop_appending
-from aioelastic._logs.outlets import logger, warn_of_missed, words_of, write_all
+from aioelastic._logs.outlets import FailureListener, logger, note_failure, warn_of_missed, write_all
 
 
 class Piece(NamedTuple):
@@ -41,6 +41,12 @@ class Mover:
 
     A file that fails is left alone from then on: what comes is taken from the pipe, passed on and counted.
 
+    Args:
+        source: The pipe's reading end.
+        file: The file.
+        name: What a warning calls the file.
+        on_failure: Told when the file fails.
+
     Attributes:
         name: What a warning calls the file.
         failure: What the file failed with, or ``None``.
@@ -48,11 +54,12 @@ class Mover:
         cuts: How often the file was found emptied, or shorter than it was.
     """
 
-    def __init__(self, source: int, file: int, name: str) -> None:
+    def __init__(self, source: int, file: int, name: str, on_failure: FailureListener | None = None) -> None:
         self.name = name
         self.failure: OSError | None = None
         self.missed = 0
         self.cuts = 0
+        self._on_failure = on_failure
         self._source = source
         self._file = file
         self._end = 0
@@ -99,7 +106,7 @@ class Mover:
             kept = getattr(error, "characters_written", 0)
             self.missed += len(data) - kept
             self.failure = error
-            logger.info("%s failed (%s); it is detached, the ranks go on", self.name, words_of(error))
+            note_failure(self.name, error, self._on_failure)
             self._way = self._drop
         self._end = place + kept
         return self._piece(data, place, kept)

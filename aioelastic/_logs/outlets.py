@@ -18,6 +18,9 @@ from aioelastic._base.threads import BlockingThreads, Mailbox
 
 logger = logging.getLogger("aioelastic")
 
+FailureListener = Callable[[str], None]
+"""Is told, in the thread that found it, which destination has failed and how."""
+
 _WRITEV_LIMIT = 1024
 """Pieces of one writev call (IOV_MAX of Linux and macOS)."""
 
@@ -50,18 +53,29 @@ class Giver(Protocol):
 class Outlet:
     """The queue before one sink.
 
+    Args:
+        sink: The destination.
+        submit: Has a call run in a thread.
+        on_failure: Told when the sink is detached.
+
     Attributes:
         failure: What the sink raised when it was detached, or ``None``.
         delivered: Bytes the sink has taken.
         missed: Bytes the sink did not get.
     """
 
-    def __init__(self, sink: Sink, submit: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        submit: Callable[[Callable[[], None]], None],
+        on_failure: FailureListener | None = None,
+    ) -> None:
         self.failure: BaseException | None = None
         self.delivered = 0
         self.missed = 0
         self._sink = sink
         self._submit = submit
+        self._on_failure = on_failure
         self._lock = threading.Lock()
         self._pending: list[tuple[Giver, bytes]] = []
         self._in_flight = 0
@@ -154,7 +168,7 @@ class Outlet:
                 # Counted before the failure is known: who reads the file back asks for them in the other order.
                 self.delivered += delivered
                 self.failure = error
-                logger.info("%s failed (%s); it is detached, the ranks go on", self._sink.name, words_of(error))
+                note_failure(self._sink.name, error, self._on_failure)
             else:
                 delivered = sum(map(len, pieces))
                 self.delivered += delivered
@@ -238,6 +252,18 @@ class _PartialWriteError(OSError):
     def __init__(self, error: OSError, characters_written: int) -> None:
         super().__init__(error.errno, error.strerror)
         self.characters_written = characters_written
+
+
+def note_failure(name: str, failure: BaseException, on_failure: FailureListener | None) -> None:
+    """Say that a sink is detached, to who reads the program's log and to who listens; once, when it fails."""
+    logger.info("%s failed (%s); it is detached, the ranks go on", name, words_of(failure))
+    if on_failure is not None:
+        on_failure(words_of_failure(name, failure))
+
+
+def words_of_failure(name: str, failure: BaseException) -> str:
+    """Put into words that a sink has failed."""
+    return f"{name} failed ({words_of(failure)})"
 
 
 def warn_of_missed(name: str, failure: BaseException | None, missed: int) -> None:

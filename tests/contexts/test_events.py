@@ -5,8 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from aioelastic import ContextStateError, Event, EventKind, EventStream, ExitCause, GroupState, start_processes
+from aioelastic import (
+    ContextStateError,
+    Event,
+    EventKind,
+    EventStream,
+    ExitCause,
+    GroupState,
+    LogsDest,
+    start_processes,
+)
 from tests.helpers.groups import FAILS_ON_GO, shell_group
+from tests.helpers.log_specs import Own
 from tests.helpers.programs import shells
 
 STAYS = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
@@ -84,3 +94,21 @@ async def test_events_end_with_a_group_that_never_ran(way: str) -> None:
     last = (await told(events))[-1]
     assert (last.kind, last.state) == (EventKind.GROUP_ENDED, GroupState.STOPPED)
     assert starting.context.state is GroupState.STOPPED
+
+
+async def test_a_sink_that_fails_is_told_of() -> None:
+    """Each destination that is detached gives one event that names it and the reason; the ranks go on."""
+    specs = Own(LogsDest({0: "/dev/full"}, {}, {0: "/dev/full"}, filtered_stdout="/dev/full"))
+    filters = ["line"]
+    starting = start_processes("job", "sh", shells("echo line"), logs_specs=specs, duplicate_stdout_filters=filters)
+    async with starting as context:
+        events = context.events()
+        result = await context.wait(timeout=20)
+    assert result is not None
+    assert not result.is_failed()
+
+    words = [event.message for event in await told(events) if event.kind is EventKind.SINK_DETACHED]
+    assert sorted(words) == [
+        "filtered copy '/dev/full' failed ([Errno 28] No space left on device)",
+        "log file '/dev/full' failed ([Errno 28] No space left on device)",
+    ]

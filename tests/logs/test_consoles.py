@@ -12,6 +12,7 @@ from typing import TextIO
 import pytest
 
 from aioelastic import Std
+from aioelastic._base.threads import Mailbox
 from aioelastic._logs.consoles import acquire_console
 from tests.helpers.programs import shells
 from tests.helpers.supervisors import run_shells, supervise, supervisor, wait_until
@@ -73,6 +74,36 @@ async def test_what_an_encoding_lacks_is_escaped(tmp_path: Path, monkeypatch: py
     await run_shells("echo 'ä €'", log_dir=tmp_path, tee=Std.OUT)
 
     assert console.text == "[job0]:ä \\u20ac\n"
+
+
+class Giver:
+    """Somebody who writes, and never asks how far that has come."""
+
+    def __init__(self) -> None:
+        self.mailbox = Mailbox()
+
+    def written(self, count: int) -> None:
+        """Be told."""
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r"])
+async def test_the_end_of_a_line_that_was_interrupted_makes_no_empty_one(
+    end: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a prompt or a state of a progress bar that another line has ended, the own end or return shows nothing."""
+    shown = OnlyWrite()
+    monkeypatch.setattr(sys, "stdout", shown)
+    console = acquire_console("stdout")
+    assert console is not None
+    one, other = Giver(), Giver()
+    console.show(one, b"1:10%", prefix=b"1:", continues=False)
+    console.show(other, b"2:line\n", prefix=b"2:", continues=False)
+    nothing = console.show(one, b"1:" + end, prefix=b"1:", continues=True)
+    console.show(one, b"1:20%\n", prefix=b"1:", continues=False)
+    await console.release()
+
+    assert nothing == 0
+    assert shown.text == "1:10%\n2:line\n1:20%\n"
 
 
 @pytest.mark.parametrize("error", [ValueError("broken console"), KeyboardInterrupt(), SystemExit(1), OSError(5, "EIO")])

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -17,6 +18,17 @@ MODULES = sorted(
     for path in (ROOT / "aioelastic").rglob("*.py")
     if path.parent.name != "_child"
 )
+
+GUIDES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+PROGRAMMED = [path for path in GUIDES if "```python" in path.read_text()]
+
+RUNS_BLOCKS: Final = """
+import runpy, sys
+for program in sys.argv[1:]:
+    print("== " + program, flush=True)
+    runpy.run_path(program, run_name="__main__")
+"""
+"""Runs programs one after the other: an interpreter for each would take longer than what they do."""
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -71,7 +83,37 @@ def test_the_quickstart_shows_success_and_root_cause(tmp_path: Path, open_direct
     assert "Other failure" not in done.stdout
 
 
-def test_every_file_the_readme_points_to_is_there() -> None:
-    """No link of the README leads nowhere."""
-    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text()):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("guide", PROGRAMMED, ids=lambda guide: guide.stem)
+def test_the_programs_of_a_guide_print_what_it_says(guide: Path, tmp_path: Path) -> None:
+    """Each Python block runs as it stands, and prints the lines of the text block that follows.
+
+    A block that begins with ``# name.py`` is a file of that name for the others.
+    """
+    blocks = re.findall(r"```python\n(.*?)```(?:\n+(?:It prints:\n+)?```text\n(.*?)```)?", guide.read_text(), re.DOTALL)
+    printed: dict[str, str] = {}
+    for number, (program, output) in enumerate(blocks):
+        named = re.match(r"# (\w+\.py)\n", program)
+        name = named[1] if named else f"block_{number}.py"
+        (tmp_path / name).write_text(program)
+        if not named:
+            printed[name] = output
+    command = [sys.executable, "-W", "error", "-c", RUNS_BLOCKS, *printed]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert (done.stderr, done.returncode) == ("", 0)
+    found = re.split(r"^== (.*)\n", done.stdout, flags=re.MULTILINE)[1:]
+    # Lines of different ranks come in any order.
+    assert {name: sorted(text.splitlines()) for name, text in zip(found[::2], found[1::2], strict=True)} == {
+        name: sorted(text.splitlines()) for name, text in printed.items()
+    }
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *GUIDES], ids=lambda page: page.stem)
+def test_every_file_a_page_points_to_is_there(page: Path) -> None:
+    """No link of the README or of a guide leads nowhere."""
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target

@@ -1,0 +1,118 @@
+"""``aioelastic run`` on pipes: what comes out of it, and what it leaves to whom called it."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from tests.helpers.command_lines import SHELLS, begun, run, run_command, surroundings
+
+PLAIN = ("--no-python", "sh", "-c")
+"""One rank, a script of a shell."""
+
+
+def test_a_rank_on_pipes_is_as_if_it_were_run_without_us() -> None:
+    """What a rank writes comes out byte by byte, nothing of ours beside it, and what is on stdin is left for others."""
+    script = r"""printf 'a\tb\377\033[31m\r10%%\n'; printf '<%s>' "$@"; cat; printf 'no end' >&2"""
+    arguments = ("a b", "x\ny", "ü€", "", "--", "--tee", "3", "$HOME", "%s", "${rank}")
+    reading, writing = os.pipe()
+    os.write(writing, b"typed")
+    os.close(writing)
+
+    done = run(*PLAIN, script, "sh", *arguments, stdin=reading)
+
+    assert done.stdout == "a\tb\udcff\x1b[31m\r10%\n" + "".join(f"<{each}>" for each in arguments)
+    assert (done.returncode, done.stderr) == (0, "no end")
+    assert os.read(reading, 100) == b"typed"
+    os.close(reading)
+
+
+def test_output_goes_where_the_options_say(tmp_path: Path) -> None:
+    """Each rank's streams go to files, through us, or neither, by the options; the report is on stderr.
+
+    And the status is the root cause's exit code.
+    """
+    script = """
+        echo "out $RANK"; echo "loss $RANK"; echo "err $RANK" >&2
+        [ $RANK = 2 ] || exit 0
+        until [ -s logs/job/attempt_0/1/filtered_stdout.log ]; do sleep 0.01; done
+        exit 7"""
+    words = ("--no-python", "--nproc_per_node=3", "--log-dir=logs", "--rdzv-id=job", "-r", "0:1,1:2", "-t1:1,2:3")
+    words = (*words, "--local-ranks-filter=0,2", "--duplicate-stdout-filters", "loss,epoch", "sh", "-c", script)
+
+    done = run(*words, cwd=tmp_path)
+
+    logs = tmp_path / "logs/job/attempt_0"
+    assert done.returncode == 7
+    assert done.stdout == "[default2]:out 2\n[default2]:loss 2\n"
+    lines, _, report = done.stderr.partition("default failed on ")
+    assert sorted(lines.splitlines()) == ["[default2]:err 2", "err 0"]
+    assert "Root cause: rank 2 " in report
+    assert "exit code : 7" in report
+    assert f"stderr of rank 2: {Path('logs/job/attempt_0/2/stderr.log')}" in report.replace(f"{tmp_path}/", "")
+    files = {str(path.relative_to(logs)): path.read_text() for path in logs.glob("*/*.log")}
+    assert {name: text for name, text in files.items() if text} == {
+        "0/stdout.log": "out 0\nloss 0\n",
+        "1/stderr.log": "err 1\n",
+        "1/stdout.log": "out 1\nloss 1\n",
+        "1/filtered_stdout.log": "loss 1\n",
+        "2/stderr.log": "err 2\n",
+        "2/stdout.log": "out 2\nloss 2\n",
+        "2/filtered_stdout.log": "loss 2\n",
+    }
+    events = [json.loads(line) for line in (logs.parent / "events.jsonl").read_text().splitlines()]
+    [failed] = [each for each in events if each["kind"] == "group failed"]
+    assert (failed["rank"], failed["exitcode"]) == (2, 7)
+
+
+def test_two_nodes_make_one_world() -> None:
+    """Two launchers that are told their places give each global rank once, and all of them the same world."""
+    script = "echo $RANK:$LOCAL_RANK:$GROUP_RANK:$WORLD_SIZE:$MASTER_ADDR:$MASTER_PORT"
+    place = ("--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", 29411)
+    with (
+        begun(*SHELLS, *place, "--node-rank", 0, "sh", "-c", script) as first,
+        begun(*SHELLS, *place, "--node-rank", 1, "sh", "-c", script) as second,
+    ):
+        outputs = [node.process.communicate(timeout=20) for node in (first, second)]
+
+    assert [first.process.returncode, second.process.returncode] == [0, 0], outputs
+    told = [sorted(stdout.decode().split()) for stdout, _ in outputs]
+    world = "4:127.0.0.1:29411"
+    assert told == [[f"0:0:0:{world}", f"1:1:0:{world}"], [f"2:0:1:{world}", f"3:1:1:{world}"]]
+
+
+def test_a_program_that_is_not_there_is_told_in_one_line() -> None:
+    """A rank that cannot start ends the command with 1 and a line that names the program; nothing else is left to say.
+
+    A note comes before it, as for every run whose ranks share the CPUs unasked.
+    """
+    env = surroundings()
+    del env["OMP_NUM_THREADS"]
+
+    done = run(*SHELLS, "no-such-program", "-x", env=env)
+
+    note, error = done.stderr.splitlines()
+    assert re.fullmatch("aioelastic: OMP_NUM_THREADS is not set, .*", note)
+    assert re.fullmatch(r"aioelastic: error: rank 0 could not start: .*'no-such-program'.*", error)
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_a_mistake_is_told_in_one_line_wherever_it_is_made() -> None:
+    """In a directory that is gone, without a stdout, an impossible wish is still a line on stderr and status 2."""
+    command = ["sh", "-c", 'mkdir here; cd here; rmdir ../here; exec "$@" >&-', "sh", *run_command("train.py")]
+
+    done = subprocess.run(command, env=surroundings(), capture_output=True, text=True, check=False, timeout=60)
+
+    assert re.fullmatch(r"aioelastic run: error: there is no script 'train\.py' .*\n", done.stderr)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_nothing_outlives_a_killed_launcher() -> None:
+    """After SIGKILL no rank and no child of one is left, though they ignore what can be ignored."""
+    script = "trap '' TERM INT HUP; setsid sleep 98 & sleep 97 & echo ready; wait"
+    with begun(*SHELLS, "--tee", 1, "sh", "-c", script) as launcher:
+        assert [launcher.line()[-6:], launcher.line()[-6:]] == [":ready"] * 2
+        assert len(launcher.survivors) >= 6
+        launcher.kill()
+        assert launcher.until_gone() < 3

@@ -90,9 +90,9 @@ class LocalElasticAgent(Supervised):
     @property
     def state(self) -> GroupState:
         """Where the run stands."""
-        if self._stop.is_set() and self._owner is not None and not self._owner.done():
-            return GroupState.STOPPING
-        return self._state
+        is_over = self._owner is None or self._owner.done()
+        ends = self._context is not None and self._context.state is GroupState.STOPPING
+        return GroupState.STOPPING if not is_over and (ends or self._stop.is_set()) else self._state
 
     async def run(self) -> RunResult:
         """Run attempts until one succeeds, the restarts are spent, or it is closed.

@@ -5,8 +5,7 @@ What the variables mean is in "OUTPUT ENVIRONMENT VARIABLES" of srun(1).
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from aioelastic._errors.exceptions import SpecificationError
 
@@ -21,8 +20,7 @@ _LAST_STEP: Final = 0xFFFFFFF0
 """Greater numbers stand for what is no step of srun's: the batch script, the interactive shell of salloc."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmPlace:
+class SlurmPlace(NamedTuple):
     """What Slurm's variables say of this node's place in a job step.
 
     Attributes:

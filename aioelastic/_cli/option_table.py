@@ -4,8 +4,7 @@ import math
 import re
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aioelastic._base.aliases import START_METHODS
 from aioelastic._base.signals import signal_name
@@ -29,8 +28,7 @@ _NOT_TO_HANDLE: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(NamedTuple):
     """One option.
 
     Attributes:

@@ -3,8 +3,7 @@
 import argparse
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from aioelastic._cli.option_table import OPTIONS, Option
 from aioelastic._logs.std import Std
@@ -26,8 +25,7 @@ _EPILOG: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
+class RunOptions(NamedTuple):
     """The options of one call, read and checked one by one; `make_plan` says what they mean together.
 
     Attributes:

@@ -4,8 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from aioelastic._agent.worker_spec import WorkerSpec
 from aioelastic._base.aliases import EnvValue
@@ -35,8 +34,7 @@ _NOT_READ: Final = {
 """Variables that ask torchrun for what is not there here, and why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlan:
+class RunPlan(NamedTuple):
     """What ``aioelastic run`` is about to do.
 
     Attributes:

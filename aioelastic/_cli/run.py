@@ -1,6 +1,7 @@
 """``aioelastic run``: run a plan, and show it."""
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -35,8 +36,9 @@ def main(words: Sequence[str]) -> int:
     try:
         plan = make_plan(options, os.environ, on_terminal=_on_terminal())
     except AioelasticError as error:
-        # With stderr closed print() says nothing, and write() would fail.
-        print(f"aioelastic run: error: {error}", file=sys.stderr)  # noqa: T201 - see above
+        with contextlib.suppress(OSError):
+            # Not write(): there may be no stderr.
+            print(f"aioelastic run: error: {error}", file=sys.stderr)  # noqa: T201 - see above
         return _USAGE_ERROR
     return asyncio.run(_run(plan))
 

@@ -97,7 +97,9 @@ class Screen:
         self._place = None
         voice, others = self._voice, [each for each in self._consoles.values() if each is not self._voice]
         async with contextlib.AsyncExitStack() as ending:
-            # In the opposite order. What the others have to complain of, when they are given back, can still be said.
+            # In the opposite order. What the others have to complain of, when they are given back, can still be said;
+            # what the last one has is lost, for a broken sys.stderr would spoil the program's exit status.
+            ending.callback(self._stop_listening)
             for console in self._consoles.values():
                 if console is voice:
                     ending.push_async_callback(_give_back, console)
@@ -118,6 +120,8 @@ class Screen:
 
     def _fall_silent(self) -> None:
         self._voice = None
+
+    def _stop_listening(self) -> None:
         logger.removeHandler(self._handler)
         self._handler.close()
 

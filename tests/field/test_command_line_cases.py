@@ -101,7 +101,7 @@ def test_ranks_that_were_stopped_are_no_causes(tmp_path: Path) -> None:
     assert done.returncode == 5
     assert re.findall(r"(?m)^(.*): rank (\d+) \(pid", done.stderr) == [("Root cause", "2")]
     assert "1 rank failed, first rank 2\n" in done.stderr
-    assert "Stopped because of that: 3 ranks (0-1,3)\n" in done.stderr
+    assert "Stopped because of that: 3 ranks (0-1, 3)\n" in done.stderr
 
 
 def test_workers_that_cannot_boot_are_not_run_for_ever(tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ async def test_ranks_that_fail_because_they_were_stopped_are_not_causes(tmp_path
     """
     stopped = (
         "import signal, time\ndef stop(*_): raise RuntimeError('Connection closed by peer')\n"
-        "signal.signal(signal.SIGTERM, stop)\nprint('ready', flush=True)\ntime.sleep(60)"
+        "signal.signal(signal.SIGTERM, stop)\nprint('ready', flush=True)\nwhile True: time.sleep(0.05)"
     )
     raises = "import os, time\nprint('ready', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\n1 / 0"
     async with python_group(tmp_path, stopped, raises, stopped) as context:

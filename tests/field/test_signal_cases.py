@@ -1,16 +1,13 @@
 """Cases from the field about signals to the supervisor: a test is named after what must hold, and links the report."""
 
-import os
-import pty
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.command_lines import Terminal
 from tests.helpers.drivers import LOOPS, driver_command, driver_environment, run_driver
 from tests.helpers.supervisors import wait_until
 
@@ -42,60 +39,9 @@ async def forward(ranks=3, number=None, **options):
 """Begins a driver that has ``forward``: ranks that stay whatever they hear, with signals forwarded to them."""
 
 
-class Terminal:
-    """A program under a terminal of its own, at which a test types."""
-
-    def __init__(self, command: list[str]) -> None:
-        self._ours, theirs = pty.openpty()
-        # The first terminal that the leader of a session opens is its own: it is sent what is typed as signals.
-        own = 'exec "$@" 0<>"$(tty)"'
-        self.process = subprocess.Popen(
-            ["/bin/sh", "-c", own, "sh", *command],
-            env=driver_environment(),
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        )
-        os.close(theirs)
-        os.set_blocking(self._ours, False)
-        self.shown = ""
-
-    def until(self, sign: str) -> None:
-        """Wait until something is shown."""
-        wait_until(lambda: sign in self._read() or self.process.poll() is not None, repr(sign))
-        assert sign in self._read(), self.shown
-
-    def type(self, keys: bytes) -> None:
-        """Type something."""
-        os.write(self._ours, keys)
-
-    def hang_up(self) -> None:
-        """Close the terminal's window."""
-        os.close(self._ours)
-        self._ours = -1
-
-    def end(self) -> None:
-        """End what is there."""
-        self.process.kill()
-        self.process.wait()
-        if self._ours >= 0:
-            os.close(self._ours)
-
-    def _read(self) -> str:
-        with suppress(OSError):  # nothing yet, or never again
-            self.shown += os.read(self._ours, 10_000).decode()
-        return self.shown
-
-
-@contextmanager
-def terminal(program: str, loop: str, *arguments: object) -> Iterator[Terminal]:
+def terminal(program: str, loop: str, *arguments: object) -> Terminal:
     """Run a driver under a terminal; it is killed at the end if it is still there."""
-    shown = Terminal(driver_command(program, loop, *arguments))
-    try:
-        yield shown
-    finally:
-        shown.end()
+    return Terminal(driver_command(program, loop, *arguments), driver_environment())
 
 
 def heard(logs: Path) -> list[str]:

@@ -285,7 +285,8 @@ def say_ready_and(rest: Callable[[], object], ready: str) -> None:
 def pause() -> None:
     """Wait in Python."""
     while True:
-        time.sleep(60)
+        # Python would sleep on after a signal that came between its last look and the system call.
+        time.sleep(0.05)
 
 
 def hang_in_c() -> None:

@@ -191,6 +191,7 @@ run(main)
     assert sorted((tmp_path / "shared.log").read_text().splitlines()) == ["one", "zero"]
 
 
+@pytest.mark.one_of("options")
 @each_loop
 @each_method
 @pytest.mark.parametrize("options", ["", "redirects=Std.ALL", "tee=Std.ALL"])

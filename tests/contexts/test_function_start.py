@@ -213,6 +213,7 @@ run(main)
 class TestForkWarning:
     """Python's warning of a fork in a program with threads."""
 
+    @pytest.mark.one_of("options")
     @each_loop
     @pytest.mark.parametrize("options", ["", "tee=Std.ALL", "redirects=Std.ALL", "tee=Std.ALL, **filters"])
     def test_our_own_threads_cause_none(self, loop: str, options: str, tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ async def test_stdin_is_at_its_end(method: str) -> None:
 
 
 @pytest.mark.one_of("teed")
+@pytest.mark.one_method
 @each_loop
 @each_method
 @pytest.mark.parametrize("teed", [False, True])
@@ -126,6 +127,7 @@ async def test_signals_are_those_of_a_new_python(method: str, odd: bool) -> None
 
 
 @pytest.mark.one_of("more")
+@pytest.mark.one_method
 @each_loop
 @each_method
 @pytest.mark.parametrize("more", ["", "signal.signal(signal.SIGUSR2, signal.SIG_IGN)"])
@@ -247,6 +249,7 @@ async def test_no_event_loop_is_inherited(method: str) -> None:
 
 
 @pytest.mark.one_of("inner")
+@pytest.mark.one_method
 @each_method
 @pytest.mark.parametrize("inner", METHODS)
 async def test_it_can_start_groups(method: str, inner: str, tmp_path: Path) -> None:
@@ -354,6 +357,7 @@ class TestSupervisorsWorld:
             assert before == during == _world()
         assert repr([args, envs]) == given
 
+    @pytest.mark.one_method
     @each_loop
     @each_method
     def test_default_start_method_is_not_settled(self, loop: str, method: str) -> None:

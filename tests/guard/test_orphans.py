@@ -129,7 +129,7 @@ if __name__ == "__main__":
 def test_a_supervisor_may_die_while_it_starts_ranks(method: str) -> None:
     """Whatever had come into being at that moment is gone: also what had no session and no token yet."""
     moments = random.Random(method)
-    for _ in range(6):
+    for _ in range(3):
         with doomed(STARTS, method) as supervisor:
             assert supervisor.line() == "up"
             time.sleep(moments.random() * 0.08)

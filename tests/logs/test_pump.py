@@ -117,6 +117,7 @@ async def test_without_time_to_drain_what_is_in_the_pipe_is_taken(tmp_path: Path
     assert Path(result.stdouts[0]).read_text() == "".join(f"{number}\n" for number in range(1, 20_001)) + "end"
 
 
+@pytest.mark.one_of("way")
 @pytest.mark.parametrize("console", ["a reader", "nobody for a while"])
 def test_memory_is_bounded(tmp_path: Path, console: str, way: str) -> None:
     """A line of 80 MB does not make the supervisor grow, with a fast console and with one that is behind."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from aioelastic._errors.exceptions import DescriptorLimitError as DescriptorLimitError
     from aioelastic._errors.exceptions import RanksError as RanksError
     from aioelastic._errors.exceptions import RankStartError as RankStartError
+    from aioelastic._errors.exceptions import RendezvousError as RendezvousError
     from aioelastic._errors.exceptions import SpecificationError as SpecificationError
     from aioelastic._errors.exceptions import SpecificationTypeError as SpecificationTypeError
     from aioelastic._errors.exceptions import SurvivorsError as SurvivorsError
@@ -83,6 +84,7 @@ _HOMES = {
     "RankStartError": "_errors.exceptions",
     "RanksError": "_errors.exceptions",
     "Rendezvous": "_agent.rendezvous",
+    "RendezvousError": "_errors.exceptions",
     "RunProcsResult": "_contexts.results",
     "RunResult": "_agent.run_result",
     "SpecificationError": "_errors.exceptions",
@@ -132,6 +134,7 @@ __all__ = [
     "RankStartError",
     "RanksError",
     "Rendezvous",
+    "RendezvousError",
     "RunProcsResult",
     "RunResult",
     "SpecificationError",

@@ -7,6 +7,7 @@ import asyncio
 import os
 import pickle
 import re
+import signal
 import sys
 import tempfile
 import zlib
@@ -50,7 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell of a marker, and say how many examples properties are tried with."""
+    """Tell of a marker, and say how many examples properties are tried with; refuse a world that the ranks would have."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        raise pytest.UsageError("SIGINT is ignored, as in what a script starts with &: the ranks would ignore it, too")
     config.addinivalue_line("markers", "one_of(*names): of cases that differ only in these parameters, too, run one")
     hypothesis.settings.load_profile("everything" if config.getoption("--every-case") else "sample")
 

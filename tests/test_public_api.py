@@ -37,6 +37,7 @@ PUBLIC = [
     "RankStartError",
     "RanksError",
     "Rendezvous",
+    "RendezvousError",
     "RunProcsResult",
     "RunResult",
     "SpecificationError",

@@ -11,41 +11,51 @@ One task of its own owns a run::
 import asyncio
 import contextlib
 import itertools
+import logging
 import os
 import signal
 import time
-from collections.abc import Awaitable
 from dataclasses import replace
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from aioelastic._agent.event_file import EventFile
+from aioelastic._agent.group_watcher import GroupWatcher
 from aioelastic._agent.log_places import attempt_directory, event_file_path
 from aioelastic._agent.rank_environment import rank_arguments, rank_prefix, rank_variables
-from aioelastic._agent.rendezvous import WorldInfo
-from aioelastic._agent.restarts import Restart
+from aioelastic._agent.rendezvous import WorldInfo, lone_world
+from aioelastic._agent.restarts import Restart, RestartPolicy
+from aioelastic._agent.rounds import Rounds
 from aioelastic._agent.run_result import Attempt, RunResult
 from aioelastic._agent.standalone import StandaloneRendezvous
-from aioelastic._agent.stragglers import StragglerWatch
 from aioelastic._agent.worker_spec import WorkerSpec
 from aioelastic._base.shielding import settle
 from aioelastic._contexts.checks import checked_seconds, checked_signal
 from aioelastic._contexts.context import PContext
 from aioelastic._contexts.results import RunProcsResult
 from aioelastic._contexts.supervised import Supervised
-from aioelastic._errors.exceptions import ContextStateError, SpecificationTypeError, SurvivorsError
+from aioelastic._errors.exceptions import (
+    ContextStateError,
+    SpecificationTypeError,
+    SurvivorsError,
+)
 from aioelastic._launch import Starting, start_processes
 from aioelastic._logs.specs import DefaultLogsSpecs
 from aioelastic._supervision.events import Event, EventKind, EventStream
 from aioelastic._supervision.states import GroupState
 
+logger = logging.getLogger("aioelastic")
+
 T = TypeVar("T")
+
+_LIVELY: Final = {GroupState.STARTING, GroupState.RUNNING, GroupState.STOPPING}
+"""What a group may be while its attempt goes on."""
 
 
 class LocalElasticAgent(Supervised):
     """Runs a group of ranks on this node, and runs it again when it fails.
 
-    ``await agent.run()`` is all; `close`, from wherever, ends it. It can be used in ``async with``, which closes it on
-    leaving, and in `forward_signals`.
+    ``await agent.run()`` is all; `close`, from any task of its event loop, ends it. It can be used in ``async with``,
+    which closes it on leaving, and in `forward_signals`.
 
     A new attempt begins only when the last process of the one before is gone. A stop wins over a restart at every
     point: after `close` nothing is started any more.
@@ -73,10 +83,17 @@ class LocalElasticAgent(Supervised):
             raise SpecificationTypeError(f"spec must be a WorkerSpec, not {type(spec).__name__}")
         super().__init__(spec.role)
         self._spec = spec
-        self._rendezvous = spec.rendezvous or StandaloneRendezvous(spec.local_world_size)
         self._logs_specs = spec.logs_specs or DefaultLogsSpecs()
+        self._policy = RestartPolicy(
+            max_restarts=spec.max_restarts, backoff=spec.backoff, healthy_after=spec.healthy_after
+        )
+        self._attempts: list[Attempt] = []
+        # What a group refuses, it refuses now, and not when all nodes have come together.
+        self._prepare(0, lone_world(spec.local_world_size)).close()
         self._state = GroupState.NEW
         self._stop = asyncio.Event()
+        rendezvous = spec.rendezvous or StandaloneRendezvous(spec.local_world_size)
+        self._rounds = Rounds(rendezvous, spec.local_world_size, self._stop)
         self._owner: asyncio.Task[RunResult] | None = None
         self._context: PContext | None = None
         self._event_file: EventFile | None = None
@@ -90,9 +107,15 @@ class LocalElasticAgent(Supervised):
     @property
     def state(self) -> GroupState:
         """Where the run stands."""
-        is_over = self._owner is None or self._owner.done()
-        ends = self._context is not None and self._context.state is GroupState.STOPPING
-        return GroupState.STOPPING if not is_over and (ends or self._stop.is_set()) else self._state
+        if self._stop.is_set() and self._owner is not None and not self._owner.done():
+            return GroupState.STOPPING
+        state = self._state if self._context is None else self._context.state
+        return state if state in _LIVELY else self._state
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """The attempts that have ended so far; they are there also when `run` has raised."""
+        return tuple(self._attempts)
 
     async def run(self) -> RunResult:
         """Run attempts until one succeeds, the restarts are spent, or it is closed.
@@ -100,26 +123,30 @@ class LocalElasticAgent(Supervised):
         Cancellation closes the agent as leaving ``async with`` does, then raises; a second one kills at once.
 
         Returns:
-            The result; that ranks failed is no exception here, see `RunResult.raise_for_failures`.
+            The result; that ranks failed is no exception here, see `RunResult.raise_for_failures`. Closed before, it is
+            that of a run that was stopped before its first attempt.
 
         Raises:
-            ContextStateError: It was run or closed before.
-            RankStartError: A rank could not start; nothing is left running.
+            ContextStateError: It was run before.
+            RankStartError: A rank could not start; nothing is left running. The attempts before are in `attempts`, as
+                with every other exception.
+            RendezvousError: The rendezvous gave no place that the ranks could take.
             SurvivorsError: The group failed and would be run again, but a process of it cannot be killed.
             AioelasticError: Whatever else `start_processes` raises, for any attempt.
             Exception: What the rendezvous raises.
         """
-        if self._owner is not None or self._stop.is_set():
-            what = "was closed" if self._owner is None else "was run before"
-            raise ContextStateError(f"agent {self.name!r} {what}: make a new LocalElasticAgent")
+        if self._owner is not None:
+            raise ContextStateError(f"agent {self.name!r} was run before: make a new LocalElasticAgent")
         self._owner = asyncio.get_running_loop().create_task(self._own(), name=f"aioelastic: run {self.name}")
         try:
             await asyncio.wait([self._owner])
         except asyncio.CancelledError:
-            await self.close()
-            if not self._owner.cancelled():
-                # Asked for, or asyncio would report it as an exception that nobody wanted.
-                self._owner.exception()
+            try:
+                await self.close()
+            finally:
+                if self._owner.done() and not self._owner.cancelled():
+                    # Asked for, or asyncio would report it as an exception that nobody wanted.
+                    self._owner.exception()
             raise
         return self._owner.result()
 
@@ -159,15 +186,17 @@ class LocalElasticAgent(Supervised):
         return self
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}: {self.state.value}>"
+        ended = f", {len(self._attempts)} ended" if self._attempts else ""
+        group = "" if self._context is None else f", {self._context!r}"
+        return f"<{type(self).__name__} {self.name!r}: {self.state.value}{ended}{group}>"
 
     async def _own(self) -> RunResult:
-        self._state = GroupState.STARTING
         self._event_file = EventFile(self.events())
         try:
             result = await self._run_attempts()
-        except BaseException:
-            self._end(GroupState.STOPPED)
+        except BaseException as error:
+            ended = isinstance(error, asyncio.CancelledError)  # by the end of the event loop
+            self._end(GroupState.STOPPED if ended else GroupState.FAILED, "" if ended else str(error))
             raise
         else:
             self._end(result.state)
@@ -175,38 +204,38 @@ class LocalElasticAgent(Supervised):
         finally:
             await self._event_file.close()
 
-    def _end(self, state: GroupState) -> None:
+    def _end(self, state: GroupState, message: str = "") -> None:
         self._state = state
-        self._events.close(Event(kind=EventKind.RUN_ENDED, state=state))
+        self._events.close(Event(kind=EventKind.RUN_ENDED, state=state, message=message))
 
     async def _run_attempts(self) -> RunResult:
         start_time = time.time()
-        attempts: list[Attempt] = []
         values: dict[int, object] = {}
         restart = Restart(0, 0.0)
-        for number in itertools.count():
-            world = await self._unless_stopped(self._rendezvous.next_round())
+        for count in itertools.count():
+            self._state = GroupState.STARTING
+            world = await self._rounds.next()
             if world is None:
                 break
-            attempt, values = await self._attempt(number, world, restart.delay)
-            attempts.append(attempt)
-            following = self._after(attempt, restart.used)
+            number = count if world.attempt is None else world.attempt
+            attempt, lifetime, values = await self._attempt(number, world, restart.delay)
+            self._attempts.append(attempt)
+            following = self._after(attempt, restart.used, lifetime)
             if following is None:
-                return self._result(attempt.state, attempts, values, start_time)
+                return self._result(attempt.state, values, start_time)
             restart = following
             await self._wait_for(restart.delay, number + 1)
             if self._stop.is_set():
                 break
-        return self._result(GroupState.STOPPED, attempts, values, start_time)
+        return self._result(GroupState.STOPPED, values, start_time)
 
-    def _after(self, attempt: Attempt, used: int) -> Restart | None:
+    def _after(self, attempt: Attempt, used: int, lifetime: float) -> Restart | None:
         """Decide whether there is another attempt after this one; a stop comes in afterwards."""
         if attempt.state is not GroupState.FAILED:
             return None
-        failed_at = attempt.exits[next(iter(attempt.failures))].end_time
         # Not the module random: it takes 5 ms to import.
         chance = int.from_bytes(os.urandom(4), "big") / 0xFFFFFFFF
-        restart = self._spec.restart_policy().after_failure(used, failed_at - attempt.start_time, chance)
+        restart = self._policy.after_failure(used, lifetime, chance)
         if restart is not None and attempt.survivors and not self._stop.is_set():
             raise SurvivorsError(attempt.number, attempt.survivors)
         return restart
@@ -217,66 +246,58 @@ class LocalElasticAgent(Supervised):
             return
         self._state = GroupState.RESTARTING
         self._events.tell(Event(kind=EventKind.RESTART_PLANNED, attempt=number, delay=delay))
-        await self._unless_stopped(asyncio.sleep(delay))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._stop.wait()
 
-    async def _unless_stopped(self, awaitable: Awaitable[T]) -> T | None:
-        """Wait for something; ``None`` as soon as the run is to stop."""
-        if self._stop.is_set():
-            if asyncio.iscoroutine(awaitable):
-                awaitable.close()
-            return None
-        waiting = asyncio.ensure_future(awaitable)
-        stopping = asyncio.ensure_future(self._stop.wait())
-        try:
-            await asyncio.wait([waiting, stopping], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in (waiting, stopping):
-                each.cancel()
-            await asyncio.wait([waiting, stopping])
-        if self._stop.is_set():
-            # Also when both came together: what is started now, nobody would stop.
-            if not waiting.cancelled():
-                waiting.exception()
-            return None
-        return waiting.result()
-
-    async def _attempt(self, number: int, world: WorldInfo, delay: float) -> tuple[Attempt, dict[int, object]]:
-        """Run the group once, until nothing of it is left."""
+    async def _attempt(self, number: int, world: WorldInfo, delay: float) -> tuple[Attempt, float, dict[int, object]]:
+        """Run the group once, until nothing of it is left; give its record, its lifetime (seconds) and its values."""
         start_time = time.time()
-        self._state = GroupState.STARTING
-        self._events.tell(Event(kind=EventKind.ATTEMPT_STARTED, time=start_time, attempt=number))
-        starting = self._prepare(number, world)
-        self._context = context = starting.context
-        watching = StragglerWatch(context, self._spec.straggler_timeout)
-        relay = asyncio.ensure_future(self._relay(context.events(), watching, world, number))
-        result: RunProcsResult | None = None
+        begin = asyncio.get_running_loop().time()
+        message = f"run {world.run_id}"
+        self._events.tell(Event(kind=EventKind.ATTEMPT_STARTED, time=start_time, attempt=number, message=message))
+        try:
+            starting = self._prepare(number, world)
+            self._context = context = starting.context
+            watching = GroupWatcher(context, self._spec.straggler_timeout)
+            relay = asyncio.ensure_future(self._relay(context.events(), watching, world, number))
+            try:
+                result = await self._until_ended(starting)
+            finally:
+                await context.close()
+                await asyncio.wait([relay])
+                self._context = None
+            relay.result()
+        except Exception as error:
+            ended = Event(kind=EventKind.ATTEMPT_ENDED, attempt=number, state=GroupState.FAILED, message=str(error))
+            self._events.tell(ended)
+            raise
+        attempt = Attempt.of_group(
+            result,
+            number=number,
+            state=watching.state,
+            world=world,
+            log_dir=attempt_directory(self._logs_specs, context),
+            start_time=start_time,
+            delay=delay,
+        )
+        self._events.tell(Event(kind=EventKind.ATTEMPT_ENDED, attempt=number, state=attempt.state))
+        return attempt, watching.lifetime(begin), world.by_global_rank(result.return_values)
+
+    async def _until_ended(self, starting: Starting) -> RunProcsResult:
+        """Start a group and give its result; an empty one if it was closed before its first rank."""
+        context = starting.context
         try:
             await starting
-            await self._note_logs(context)
-            result = await context.wait()
+            self._note_logs(context)
+            return await context.wait() or RunProcsResult()
         except ContextStateError:
             # Closed while it was starting: by us, or it is a mistake that must be seen.
             if not self._stop.is_set():
                 raise
-            with contextlib.suppress(ContextStateError):  # it had not come to its first rank
-                result = await context.wait(0)
-        finally:
-            await context.close()
-            await asyncio.wait([relay])
-            self._context = None
-        state = watching.state
-        attempt = Attempt.of_group(
-            result or RunProcsResult(),
-            number=number,
-            state=state,
-            world=world,
-            log_dir=attempt_directory(context),
-            start_time=start_time,
-            delay=delay,
-        )
-        self._events.tell(Event(kind=EventKind.ATTEMPT_ENDED, attempt=number, state=state))
-        values = {} if result is None else result.return_values
-        return attempt, world.by_global_rank(values)
+        with contextlib.suppress(ContextStateError):  # it had not come to its first rank
+            return await context.wait(0) or RunProcsResult()
+        return RunProcsResult()
 
     def _prepare(self, number: int, world: WorldInfo) -> Starting:
         """Make the group of one attempt."""
@@ -303,15 +324,14 @@ class LocalElasticAgent(Supervised):
             drain_timeout=spec.drain_timeout,
         )
 
-    async def _note_logs(self, context: PContext) -> None:
-        """Note that all ranks run, and where their logs are."""
-        self._state = GroupState.RUNNING
+    def _note_logs(self, context: PContext) -> None:
+        """Note where the logs are."""
         path = event_file_path(self._logs_specs, context)
         if not self._log_dir and path and self._event_file is not None:
             self._log_dir = os.path.dirname(path)  # noqa: PTH120 - a path as text, as it was given
-            await self._event_file.open(path)
+            self._event_file.open(path)
 
-    async def _relay(self, events: EventStream, watching: StragglerWatch, world: WorldInfo, number: int) -> None:
+    async def _relay(self, events: EventStream, watching: GroupWatcher, world: WorldInfo, number: int) -> None:
         """Tell what the group tells, with global ranks."""
         async for event in events:
             watching.look_at(event)
@@ -320,14 +340,12 @@ class LocalElasticAgent(Supervised):
                 self._events.tell(replace(event, rank=rank, attempt=number))
         await watching.end()
 
-    def _result(
-        self, state: GroupState, attempts: list[Attempt], values: dict[int, object], start_time: float
-    ) -> RunResult:
+    def _result(self, state: GroupState, values: dict[int, object], start_time: float) -> RunResult:
         return RunResult(
             state,
             values,
-            attempts[-1].failures if attempts else {},
-            attempts=tuple(attempts),
+            self._attempts[-1].failures if self._attempts else {},
+            attempts=tuple(self._attempts),
             name=self.name,
             log_dir=self._log_dir,
             start_time=start_time,

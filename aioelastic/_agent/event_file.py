@@ -2,23 +2,26 @@
 
 import asyncio
 import json
-import logging
+from collections.abc import Sequence
 from typing import Final
 
 import anyio
 
-from aioelastic._base.threads import BlockingThreads, Mailbox, in_thread
+from aioelastic._base.private_descriptors import keep_private
+from aioelastic._base.threads import BlockingThreads, Mailbox
 from aioelastic._logs.buffers import RankFile
 from aioelastic._logs.files import open_log
+from aioelastic._logs.outlets import FileSink
 from aioelastic._supervision.events import EventStream
-
-logger = logging.getLogger("aioelastic")
 
 _BACKLOG_LIMIT: Final = 1024 * 1024
 """Bytes that may wait for a slow disk; then events stay in their stream, which is bounded, too."""
 
 _STUCK_AFTER: Final = 5.0
 """Seconds without progress after which the disk counts as stuck, and nothing more is written."""
+
+_LAST_EVENTS: Final = 5.0
+"""Seconds for a run to end whose event loop ends."""
 
 _CLOSE_TIMEOUT: Final = 1.0
 """Seconds for the last lines to be written; a disk that is stuck does not hold up the end of a run."""
@@ -37,32 +40,55 @@ class EventFile:
         self._events = events
         self._writing: asyncio.Task[None] | None = None
 
-    async def open(self, path: str) -> None:
+    def open(self, path: str) -> None:
         """Begin to write; where the file cannot be opened a warning says so, and the run goes on without."""
-        try:
-            descriptor = await in_thread(open_log, path)
-        except OSError as error:
-            logger.warning("the run's events are not written: %s", error)
-            return
-        self._writing = asyncio.get_running_loop().create_task(self._write(descriptor, path), name="aioelastic: events")
+        self._writing = asyncio.get_running_loop().create_task(self._write(path), name="aioelastic: events")
 
     async def close(self) -> None:
         """Write what has happened, and close the file; to be called when the events have come to their end."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
 
-    async def _write(self, descriptor: int, path: str) -> None:
+    async def _write(self, path: str) -> None:
         threads = BlockingThreads("aioelastic: events", 1)
-        file = RankFile(descriptor, path, threads, Mailbox())
+        file = RankFile(_LateFile(path), threads, Mailbox())
         try:
-            async for event in self._events:
-                file.keep(json.dumps(event.to_json()).encode() + b"\n")
-                if file.backlog > _BACKLOG_LIMIT and not await _has_written(file):
-                    break
+            await self._copy_to(file)
+        except asyncio.CancelledError:
+            # The event loop ends, and with it the run, which still has something to tell.
+            with anyio.move_on_after(_LAST_EVENTS, shield=True):
+                await self._copy_to(file)
+            raise
         finally:
             with anyio.move_on_after(_CLOSE_TIMEOUT, shield=True):
                 await file.close()
             await threads.close()
+
+    async def _copy_to(self, file: RankFile) -> None:
+        async for event in self._events:
+            file.keep(json.dumps(event.to_json()).encode() + b"\n")
+            if file.backlog > _BACKLOG_LIMIT and not await _has_written(file):
+                break
+
+
+class _LateFile:
+    """A file that is opened where it is written, in a thread (`Sink`): that may block, and fail."""
+
+    def __init__(self, path: str) -> None:
+        self.name = f"event file {path!r}"
+        self._path = path
+        self._file: FileSink | None = None
+
+    def write(self, pieces: Sequence[bytes]) -> None:
+        """Write all pieces, at the file's end."""
+        if self._file is None:
+            self._file = FileSink(keep_private(open_log(self._path)), self.name)
+        self._file.write(pieces)
+
+    def close(self) -> None:
+        """Close the file, if it was opened."""
+        if self._file is not None:
+            self._file.close()
 
 
 async def _has_written(file: RankFile) -> bool:

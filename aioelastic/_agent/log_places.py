@@ -10,15 +10,17 @@ from aioelastic._logs.specs import DefaultLogsSpecs, LogsSpecs
 EVENT_FILE: Final = "events.jsonl"
 
 
-def attempt_directory(context: PContext) -> str:
-    """Give the directory that holds the directories of a group's ranks, ``""`` where there is none.
+def attempt_directory(logs_specs: LogsSpecs, context: PContext) -> str:
+    """Give the directory that holds the logs of a group, ``""`` where there is none.
 
     Args:
+        logs_specs: What the group was started with.
         context: The group, started.
     """
-    paths = {path for paths in (context.stdouts, context.stderrs) for path in paths.values() if path}
-    directories = {os.path.dirname(os.path.dirname(path)) for path in paths if path != os.devnull}
-    return directories.pop() if len(directories) == 1 else ""
+    paths = [path for paths in (context.stdouts, context.stderrs) for path in paths.values() if path]
+    if not isinstance(logs_specs, DefaultLogsSpecs):
+        return logs_specs.root_log_dir or "" if paths else ""
+    return next((os.path.dirname(os.path.dirname(path)) for path in paths if path != os.devnull), "")
 
 
 def event_file_path(logs_specs: LogsSpecs, context: PContext) -> str:
@@ -36,7 +38,7 @@ def event_file_path(logs_specs: LogsSpecs, context: PContext) -> str:
         return ""
     if not isinstance(logs_specs, DefaultLogsSpecs):
         return os.path.join(root, EVENT_FILE)
-    if logs_specs.log_dir is None and not attempt_directory(context):
+    if logs_specs.log_dir is None and not attempt_directory(logs_specs, context):
         return ""
     rank_directory = os.path.dirname(next(iter(context.error_files.values())))
     return os.path.join(os.path.dirname(os.path.dirname(rank_directory)), EVENT_FILE)

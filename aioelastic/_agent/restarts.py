@@ -13,13 +13,13 @@ class Backoff:
     """How long an agent waits before it runs a group that failed again.
 
     The first restart waits for `first` seconds, each further one `factor` times as long, up to `cap`. Each delay is
-    made a little longer or shorter by chance, so that many agents do not come back at the same moment.
+    made a little shorter by chance, so that many agents do not come back at the same moment.
 
     Attributes:
         first: Seconds before the first restart; 0 restarts at once, always.
         factor: What each delay is multiplied by for the next one; 1 or more.
         cap: Seconds that no delay is longer than.
-        jitter: By which part of itself a delay may be longer or shorter, from 0 to 1.
+        jitter: By which part of itself a delay may be shorter, from 0 to 1.
 
     Raises:
         SpecificationError: A number out of its range.
@@ -45,21 +45,21 @@ class Backoff:
         if self.jitter > 1:
             raise SpecificationError(f"jitter of Backoff is {self.jitter}: give a part from 0 to 1")
 
-    def delay(self, restarts: int, chance: float = 0.5) -> float:
+    def delay(self, restarts: int, chance: float = 0.0) -> float:
         """Give the delay before a restart.
 
         Args:
             restarts: Which restart in a row it is, from 1.
-            chance: A number from 0 (shortest) to 1 (longest), by chance.
+            chance: A number from 0 (not shortened) to 1 (as short as may be), by chance.
 
         Returns:
             Seconds.
         """
         try:
-            plain = min(self.first * float(self.factor) ** (restarts - 1), self.cap)
+            plain = min(float(self.first) * float(self.factor) ** (restarts - 1), float(self.cap))
         except OverflowError:
-            plain = self.cap if self.first else 0.0
-        return float(min(plain * (1 + self.jitter * (2 * chance - 1)), self.cap))
+            plain = float(self.cap) if self.first else 0.0
+        return plain * (1 - self.jitter * chance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

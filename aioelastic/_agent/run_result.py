@@ -84,9 +84,10 @@ class RunResult:
     """How a run ended; given by `LocalElasticAgent.run`.
 
     Attributes:
-        state: ``SUCCEEDED``, ``FAILED`` or ``STOPPED``.
+        state: ``SUCCEEDED``; ``FAILED``, with no restart left; or ``STOPPED``, which would have gone on.
         return_values: Global rank -> what its function returned in the last attempt; empty for commands.
-        failures: Global rank -> its failure in the last attempt, the root cause first.
+        failures: Global rank -> its failure in the last attempt, the root cause first. A run that was stopped before
+            the next attempt has some, too.
         attempts: All attempts, the first one first.
         name: The role of the ranks.
         log_dir: The directory of the run's logs, with ``events.jsonl``; ``""`` when it has none.
@@ -110,7 +111,7 @@ class RunResult:
 
     def is_failed(self) -> bool:
         """Tell whether the run failed; one that was stopped has not."""
-        return self.state is GroupState.FAILED
+        return self.state is GroupState.FAILED and bool(self.failures)
 
     def root_failure(self) -> ProcessFailure | None:
         """Give the last attempt's first failure, or ``None``."""
@@ -123,14 +124,23 @@ class RunResult:
             ChildFailedError: The last attempt failed; its text also lists the attempts before.
         """
         if self.is_failed():
-            exits = self.attempts[-1].exits if self.attempts else {}
-            stopped = [rank for rank, each in exits.items() if each.cause is ExitCause.STOPPED]
-            raise ChildFailedError(
-                self.name,
-                self.failures,
-                stopped=[rank for rank in stopped if rank not in self.failures],
-                history=[describe_attempt(each) for each in self.attempts],
-            )
+            raise last_failure(self)
+
+
+def last_failure(result: RunResult) -> ChildFailedError:
+    """Make the error that tells of the last attempt's failures, and of the attempts before.
+
+    Raises:
+        SpecificationError: The last attempt has none.
+    """
+    exits = result.attempts[-1].exits if result.attempts else {}
+    stopped = [rank for rank, each in exits.items() if each.cause is ExitCause.STOPPED]
+    return ChildFailedError(
+        result.name,
+        result.failures,
+        stopped=[rank for rank in stopped if rank not in result.failures],
+        history=[describe_attempt(each) for each in result.attempts],
+    )
 
 
 def describe_attempt(attempt: Attempt) -> str:

@@ -4,7 +4,7 @@ from collections import deque
 from typing import Final
 
 from aioelastic._agent.free_ports import choose_port
-from aioelastic._agent.rendezvous import WorldInfo
+from aioelastic._agent.rendezvous import WorldInfo, lone_world
 from aioelastic._agent.world_checks import checked_address, checked_number, checked_port
 from aioelastic._logs.run_names import checked_run_id, fresh_run_id
 
@@ -60,15 +60,7 @@ class StandaloneRendezvous:
             # Some reads from /proc and some system calls that wait for nothing: a thread would cost more.
             port = choose_port(unlike=self._used)
             self._used.append(port)
-        return WorldInfo(
-            group_rank=0,
-            group_world_size=1,
-            base_rank=0,
-            world_size=self._world_size,
-            master_addr=self._master_addr,
-            master_port=port,
-            run_id=self._run_id,
-        )
+        return lone_world(self._world_size, port, self._master_addr, self._run_id)
 
     def __repr__(self) -> str:
         port = ", a new port for each round" if self._master_port is None else f" port {self._master_port}"

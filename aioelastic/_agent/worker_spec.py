@@ -11,7 +11,7 @@ from aioelastic._agent.restarts import Backoff, RestartPolicy
 from aioelastic._agent.world_checks import checked_address, checked_number, checked_port
 from aioelastic._base.aliases import Environment, StrPath
 from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, SHUTDOWN_TIMEOUT
-from aioelastic._contexts.checks import checked_limit, checked_method, checked_name, checked_seconds, checked_signal
+from aioelastic._contexts.checks import checked_method, checked_name, checked_seconds, checked_signal
 from aioelastic._errors.exceptions import SpecificationError, SpecificationTypeError
 from aioelastic._logs.lines import FilterEntry, check_filters
 from aioelastic._logs.specs import LogsSpecs
@@ -91,10 +91,9 @@ class WorkerSpec:
     def __post_init__(self) -> None:
         checked_name(self.role)
         _check_entrypoint(self.entrypoint)
-        rank_arguments(self.args, 0)
         checked_number("local_world_size", self.local_world_size, 1)
         rank_environment({}, self.envs, 0)
-        self.restart_policy()
+        RestartPolicy(max_restarts=self.max_restarts, backoff=self.backoff, healthy_after=self.healthy_after)
         _check_types(self)
         checked_method(self.start_method)
         check_numa_options(self.numa_options)
@@ -102,14 +101,14 @@ class WorkerSpec:
         check_filters("duplicate_stderr_filters", self.duplicate_stderr_filters)
         if self.master_port is not None:
             checked_port("master_port", self.master_port)
-        checked_limit("straggler_timeout", self.straggler_timeout)
+        if self.straggler_timeout is not None:
+            checked_seconds("straggler_timeout", self.straggler_timeout)
         checked_signal("death_sig", self.death_sig)
         checked_seconds("shutdown_timeout", self.shutdown_timeout)
         checked_seconds("drain_timeout", self.drain_timeout)
-
-    def restart_policy(self) -> RestartPolicy:
-        """Give what decides on restarts."""
-        return RestartPolicy(max_restarts=self.max_restarts, backoff=self.backoff, healthy_after=self.healthy_after)
+        # A frozen value does not change because its makings do.
+        object.__setattr__(self, "args", rank_arguments(self.args, 0))
+        object.__setattr__(self, "envs", None if self.envs is None else dict(self.envs))
 
 
 def _check_entrypoint(entrypoint: object) -> None:
@@ -122,11 +121,12 @@ def _check_types(spec: WorkerSpec) -> None:
     """Check what is an object of ours, or text."""
     if spec.logs_specs is not None and not isinstance(spec.logs_specs, LogsSpecs):
         raise SpecificationTypeError(f"logs_specs must be a LogsSpecs, not {type(spec.logs_specs).__name__}")
-    if spec.rendezvous is not None and not callable(getattr(spec.rendezvous, "next_round", None)):
-        kind = type(spec.rendezvous).__name__
-        raise SpecificationTypeError(
-            f"rendezvous must have a coroutine next_round(), as a Rendezvous has; {kind} has not"
-        )
+    rendezvous = spec.rendezvous
+    if rendezvous is not None and (isinstance(rendezvous, type) or not hasattr(rendezvous, "next_round")):
+        what = repr(rendezvous) if isinstance(rendezvous, type) else type(rendezvous).__name__
+        raise SpecificationTypeError(f"rendezvous must be an object with a coroutine next_round(), and {what} is none")
+    if not isinstance(spec.virtual_local_rank, bool):
+        raise SpecificationTypeError(f"virtual_local_rank must be a bool, not {type(spec.virtual_local_rank).__name__}")
     if spec.master_addr is not None:
         checked_address("master_addr", spec.master_addr)
     template = spec.log_line_prefix_template

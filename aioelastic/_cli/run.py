@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from aioelastic._agent.agent import LocalElasticAgent
+from aioelastic._agent.run_result import RunResult
 from aioelastic._agent.worker_spec import WorkerSpec
 from aioelastic._cli.progress import Progress, follow
 from aioelastic._cli.run_options import parse
@@ -17,6 +18,7 @@ from aioelastic._contexts.signal_forwarding import forward_signals
 from aioelastic._errors.exceptions import AioelasticError
 from aioelastic._logs.std import Std, to_map
 from aioelastic._supervision.signal_handlers import Listening
+from aioelastic._supervision.states import GroupState
 
 _USAGE_ERROR = 2
 """What programs exit with that were called wrongly; `argparse` does."""
@@ -53,10 +55,14 @@ async def _run(plan: RunPlan) -> int:
     try:
         for note in plan.notes:
             screen.say(f"aioelastic: {note}")
-        return await _show(LocalElasticAgent(plan.spec), plan, screen)
-    except AioelasticError as error:
-        screen.say(f"aioelastic: error: {error}")
-        return 1
+        agent = LocalElasticAgent(plan.spec)
+        try:
+            return await _show(agent, plan, screen)
+        except AioelasticError as error:
+            # It follows what it ended: the failures before are what somebody has to look into.
+            status = _tell(_broken_off(agent), (), screen) if agent.attempts else 1
+            screen.say(f"aioelastic: error: {error}")
+            return status
     finally:
         await screen.close()
 
@@ -79,9 +85,26 @@ async def _show(agent: LocalElasticAgent, plan: RunPlan, screen: Screen) -> int:
         listening.close()
         # The events have ended with the run, whichever end it was.
         await following
+    return _tell(result, forwarded.received, screen)
+
+
+def _tell(result: RunResult, received: Sequence[int], screen: Screen) -> int:
     if is_worth_telling(result, terminal=screen.terminal):
         screen.say(summary(result, colour=screen.colour))
-    return exit_status(result, forwarded.received)
+    return exit_status(result, received)
+
+
+def _broken_off(agent: LocalElasticAgent) -> RunResult:
+    """Give what there is of a run that an error has ended."""
+    first, last = agent.attempts[0], agent.attempts[-1]
+    return RunResult(
+        GroupState.FAILED,
+        failures=last.failures,
+        attempts=agent.attempts,
+        name=agent.name,
+        start_time=first.start_time,
+        end_time=last.end_time,
+    )
 
 
 def _leave_terminal(spec: WorkerSpec) -> bool:

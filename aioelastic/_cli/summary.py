@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from aioelastic._agent.run_result import RunResult, describe_attempt
+from aioelastic._agent.run_result import RunResult, describe_attempt, last_failure
 from aioelastic._base.durations import spoken
 from aioelastic._cli.colours import BOLD, GREEN, RED, YELLOW, painted
-from aioelastic._errors.child_failed import ChildFailedError
 from aioelastic._errors.log_tail import printable
 from aioelastic._supervision.states import GroupState
 
@@ -29,8 +28,8 @@ def summary(result: RunResult, *, colour: bool = False) -> str:
         colour: Whether to use colours.
 
     Returns:
-        The root cause with its traceback if it failed, all attempts if there were several, how long it took, where the
-        logs are: several lines, the last one without an end.
+        The root cause with its traceback if the last attempt failed, all attempts if there were several, how long it
+        took, where the logs are: several lines, the last one without an end.
     """
     parts = [*_report(result, colour=colour), *_end(result, colour=colour)]
     return "\n".join(parts)
@@ -58,17 +57,13 @@ def exit_status(result: RunResult, received: Sequence[int] = ()) -> int:
 
 
 def _report(result: RunResult, *, colour: bool) -> Iterator[str]:
-    """Give the report of a failure, and else the attempts, which that lists itself."""
-    try:
-        if result.is_failed():
-            result.raise_for_failures()
-    except ChildFailedError as error:
-        headline, _, rest = str(error).partition("\n")
+    """Give the report of the last attempt's failure, and else the attempts, which that lists itself."""
+    if result.failures:
+        headline, _, rest = str(last_failure(result)).partition("\n")
         yield painted(headline, BOLD, RED, colour=colour)
         yield f"{rest}\n"
-    else:
-        if len(result.attempts) > 1:
-            yield from map(describe_attempt, result.attempts)
+    elif len(result.attempts) > 1:
+        yield from map(describe_attempt, result.attempts)
 
 
 def _end(result: RunResult, *, colour: bool) -> Iterator[str]:
@@ -78,7 +73,7 @@ def _end(result: RunResult, *, colour: bool) -> Iterator[str]:
     yield f"{name} {how} after {spoken(result.duration, 1)}{attempts}"
     if result.log_dir:
         yield f"logs: {printable(result.log_dir)}"
-    if result.is_failed() and result.attempts and result.failures:
+    if result.attempts and result.failures:
         last, rank = result.attempts[-1], next(iter(result.failures))
         for stream, paths in (("stderr", last.stderrs), ("stdout", last.stdouts)):
             if paths.get(rank):

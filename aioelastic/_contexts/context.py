@@ -311,7 +311,7 @@ class PContext(Supervised):
             self._prefixes,
             filters,
             wait_for_start=self._logs_wait_for_start,
-            on_detached=lambda words: self._events.tell(Event(kind=EventKind.SINK_DETACHED, message=words)),
+            on_detached=self._tell_detached,
         )
         try:
             await logs.open()
@@ -376,6 +376,9 @@ class PContext(Supervised):
     async def _discard_logs(self) -> None:
         if self._claim is not None:
             await self._claim.discard()
+
+    def _tell_detached(self, rank: int | None, words: str) -> None:
+        self._events.tell(Event(kind=EventKind.SINK_DETACHED, rank=rank, message=words))
 
     def _end_events(self) -> None:
         self._events.close(Event(kind=EventKind.GROUP_ENDED, state=GroupState.STOPPED))

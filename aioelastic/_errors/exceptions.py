@@ -12,6 +12,7 @@
     ├── DescriptorLimitError (OSError)           too few open files for the group; nothing was started
     ├── ContextStateError (RuntimeError)         a method called before start, twice, or after close; or in a rank
     │                                            that is still importing the main module
+    ├── RendezvousError (RuntimeError)           a rendezvous gave no place in the world; no rank was started
     ├── SurvivorsError (RuntimeError)            processes that SIGKILL does not end forbid a restart
     └── ChildFailedError                         ranks failed (module ``child_failed``)
 """
@@ -212,6 +213,13 @@ class ContextStateError(AioelasticError, RuntimeError):
 
     You also get it in a rank that starts functions while it is still importing the program's main module: the program
     has no ``if __name__ == "__main__":``, and each rank would start ranks of its own without end.
+    """
+
+
+class RendezvousError(AioelasticError, RuntimeError):
+    """A rendezvous gave an agent no place in the world that its ranks could take; none of the attempt was started.
+
+    What a rendezvous raises itself comes as it is.
     """
 
 

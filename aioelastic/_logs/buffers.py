@@ -12,7 +12,7 @@ from typing import Protocol
 
 from aioelastic._base.defaults import CHUNK_BYTES
 from aioelastic._base.threads import BlockingThreads, Mailbox
-from aioelastic._logs.outlets import FailureListener, FileSink, Outlet
+from aioelastic._logs.outlets import FailureListener, FileSink, Outlet, Sink
 
 
 class StreamBuffer(Protocol):
@@ -89,14 +89,9 @@ class RankFile(_WrittenFile):
     """A log file that gets every byte, whoever else wants it."""
 
     def __init__(
-        self,
-        descriptor: int,
-        path: str,
-        threads: BlockingThreads,
-        mailbox: Mailbox,
-        on_failure: FailureListener | None = None,
+        self, sink: Sink, threads: BlockingThreads, mailbox: Mailbox, on_failure: FailureListener | None = None
     ) -> None:
-        super().__init__(Outlet(FileSink(descriptor, f"log file {path!r}"), threads.submit, on_failure), mailbox)
+        super().__init__(Outlet(sink, threads.submit, on_failure), mailbox)
 
     def keep(self, chunk: bytes) -> None:
         """Put the bytes into the file."""

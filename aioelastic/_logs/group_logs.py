@@ -8,6 +8,7 @@ import stat
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal, TypeVar
 
 import anyio
@@ -56,7 +57,8 @@ class GroupLogs:
         prefixes: Rank -> what stands before its lines.
         filters: What the filtered copies look for.
         wait_for_start: Leave what the ranks write in their pipes until `flow` is called.
-        on_detached: Told, on the loop, which destination has failed and how.
+        on_detached: Told, on the loop, of which rank a destination has failed (``None`` for one that several share),
+            which one and how.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class GroupLogs:
         filters: Mapping[StreamName, Sequence[FilterEntry]],
         *,
         wait_for_start: bool = False,
-        on_detached: Callable[[str], None] | None = None,
+        on_detached: Callable[[int | None, str], None] | None = None,
     ) -> None:
         self._routes = routes
         self._prefixes = prefixes
@@ -74,6 +76,7 @@ class GroupLogs:
         self._threads = BlockingThreads("aioelastic: log files", _THREADS)
         self._mailbox = Mailbox()
         self._on_detached = on_detached
+        self._note_shared_failure = partial(self._note_failure, None)
         self._opening = threading.Lock()
         self._drained = False
         self._files: dict[tuple[int, StreamName], int] = {}
@@ -96,13 +99,13 @@ class GroupLogs:
         filtered = await in_thread(self._open_files) if opens else {}
         for stream, path in filtered.items():
             sink = FileSink(self._filtered_files.pop(stream), f"filtered copy {path!r}")
-            self._filtered[stream] = Outlet(sink, self._threads.submit, self._note_failure)
+            self._filtered[stream] = Outlet(sink, self._threads.submit, self._note_shared_failure)
         for stream in STREAMS:
             if any(getattr(ways, stream).console for ways in self._routes):
                 console = acquire_console(stream)
                 if console is not None:
                     self._consoles[stream] = console
-                    console.listen(self._note_failure)
+                    console.listen(self._note_shared_failure)
 
     @contextlib.contextmanager
     def handing_over(self, rank: int) -> Iterator[dict[StreamName, int | None]]:
@@ -160,12 +163,12 @@ class GroupLogs:
             await outlet.abandon()
         while self._consoles:
             # Out of the list first: whatever happens meanwhile, a console is released once.
-            await self._consoles.popitem()[1].release(self._note_failure)
+            await self._consoles.popitem()[1].release(self._note_shared_failure)
 
-    def _note_failure(self, words: str) -> None:
+    def _note_failure(self, rank: int | None, words: str) -> None:
         """Pass on, from any thread, that a destination has failed."""
         if self._on_detached is not None:
-            self._mailbox.post(self._on_detached, words)
+            self._mailbox.post(partial(self._on_detached, rank), words)
 
     def _open_files(self) -> dict[StreamName, str]:
         """Open all files at once (blocking); give the paths of the filtered copies."""
@@ -239,10 +242,11 @@ class GroupLogs:
         file = self._files.pop((rank, stream))
         if not route.file:
             return LoopIntake(source, file, Spool(file, self._threads, self._mailbox))
+        on_failure = partial(self._note_failure, rank)
         spool = self._spools.pop((rank, stream), None)
         if spool is None:
-            return FileIntake(source, file, route.file, self._threads, self._mailbox, self._note_failure)
-        log = RankFile(file, route.file, self._threads, self._mailbox, self._note_failure)
+            return FileIntake(source, file, route.file, self._threads, self._mailbox, on_failure)
+        log = RankFile(FileSink(file, f"log file {route.file!r}"), self._threads, self._mailbox, on_failure)
         rest = file if stat.S_ISREG(os.fstat(file).st_mode) else spool
         return LoopIntake(source, rest, SpooledFile(log, Spool(spool, self._threads, self._mailbox)))
 

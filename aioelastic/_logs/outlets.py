@@ -269,7 +269,7 @@ def words_of_failure(name: str, failure: BaseException) -> str:
 def warn_of_missed(name: str, failure: BaseException | None, missed: int) -> None:
     """Say once, at its end, how many bytes a sink did not get; it may block."""
     reason = "was too slow" if failure is None else f"failed ({words_of(failure)})"
-    logger.warning("%s %s and missed %d bytes of the ranks' output", name, reason, missed)
+    logger.warning("%s %s and missed %d bytes of output", name, reason, missed)
 
 
 def words_of(error: BaseException) -> str:

@@ -43,7 +43,7 @@ class EventKind(enum.Enum):
     """A rank was sent SIGKILL."""
 
     SINK_DETACHED = "sink detached"
-    """A log file, a filtered copy or a console has failed; the ranks go on without it."""
+    """A log file (of ``rank``), a filtered copy or a console has failed; the ranks go on without it."""
 
     GROUP_ENDED = "group ended"
     """Nothing of the group is left, and its logs are closed. In an agent's events ``ATTEMPT_ENDED`` says so."""
@@ -140,7 +140,7 @@ class EventStream(AsyncIterator[Event]):
     def push(self, event: Event) -> None:
         """Take the next event."""
         self._waiting.append(event)
-        if len(self._waiting) > _LIMIT:
+        if len(self._waiting) > max(_LIMIT, 2 * self._hub.standing_count):
             missed = Event(kind=EventKind.EVENTS_MISSED, message=f"{len(self._waiting)} events were not read in time")
             self._waiting = deque([missed, *self._hub.standing()])
         self.wake()
@@ -166,6 +166,11 @@ class EventHub:
         stream = EventStream(self)
         self._streams.add(stream)
         return stream
+
+    @property
+    def standing_count(self) -> int:
+        """How many events stand."""
+        return len(self._standing)
 
     def standing(self) -> list[Event]:
         """Give the latest event of each kind and rank, in the order in which they came."""

@@ -1,8 +1,9 @@
 """The agent: attempts, what they give, and what ends a run."""
 
+import asyncio
 import json
 import re
-import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,18 @@ from aioelastic import (
     EventKind,
     GroupState,
     LocalElasticAgent,
+    RendezvousError,
     RunResult,
     SpecificationError,
+    StandaloneRendezvous,
+    StaticRendezvous,
     Std,
     SurvivorsError,
     WorkerSpec,
 )
 from aioelastic._contexts import context as context_module
 from aioelastic._supervision import ladder
-from tests.helpers.agents import STUCK, WORLD, FixedRendezvous, StuckTable, all_events, shell_agent
+from tests.helpers.agents import STUCK, WORLD, FixedRendezvous, StuckTable, all_events, reached, shell_agent
 from tests.helpers.functions import give
 
 FAILS_TWICE = "test $TORCHELASTIC_RESTART_COUNT = 2 || test $LOCAL_RANK = 0"
@@ -154,7 +158,8 @@ async def test_events_that_cannot_be_written_end_in_one_warning(
     result = await shell_agent("true", rendezvous=FixedRendezvous(), logs_specs=specs).run()
 
     assert result.state is GroupState.SUCCEEDED
-    assert [each.getMessage().partition(":")[0] for each in caplog.records] == ["the run's events are not written"]
+    (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert re.search(r"event file '.*/run/events.jsonl' failed \(.* Is a directory.*\) and missed \d+ bytes", warning)
 
 
 async def test_what_cannot_be_killed_forbids_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,31 +174,131 @@ async def test_what_cannot_be_killed_forbids_a_restart(monkeypatch: pytest.Monke
 
     assert caught.value.survivors == {10: [STUCK]}
     assert (caught.value.attempt, rendezvous.rounds) == (0, 1)
-    assert agent.state is GroupState.STOPPED
+    assert agent.state is GroupState.FAILED
+    assert [each.survivors for each in agent.attempts] == [{10: [STUCK]}]
 
 
 async def test_an_agent_runs_once() -> None:
-    """A second run, and a run after the close, are errors that say what to do."""
+    """A second run is an error that says what to do; one that was closed before is a run that was stopped."""
     agent = shell_agent("true")
     await agent.run()
     with pytest.raises(ContextStateError, match="was run before: make a new LocalElasticAgent"):
         await agent.run()
     async with shell_agent("true") as closed:
         pass
-    with pytest.raises(ContextStateError, match="was closed"):
-        await closed.run()
+    assert (await closed.run()).state is closed.state is GroupState.STOPPED
     assert [each.kind for each in await all_events(closed.events())] == [EventKind.RUN_ENDED]
 
 
-async def test_what_cannot_start_ends_the_run_with_its_error() -> None:
-    """A program that is not there is no failed attempt: it would not be there the next time, either."""
-    agent = LocalElasticAgent(WorkerSpec(entrypoint="/no/such/program", max_restarts=3))
+async def test_what_cannot_start_ends_the_run_with_its_error(tmp_path: Path) -> None:
+    """A program that is gone is no failed attempt; those before it are not forgotten, and the events say why."""
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\nrm "$0"; exit 3\n')
+    program.chmod(0o755)
+    agent = LocalElasticAgent(WorkerSpec(entrypoint=program, backoff=Backoff(first=0)))
     events = agent.events()
 
     with pytest.raises(FileNotFoundError):
         await agent.run()
 
-    assert [each.kind for each in await all_events(events)][-1] is EventKind.RUN_ENDED
+    assert [each.failures[0].exitcode for each in agent.attempts] == [3]
+    *_, ended, last = await all_events(events)
+    assert (ended.kind, ended.attempt, last.kind) == (EventKind.ATTEMPT_ENDED, 1, EventKind.RUN_ENDED)
+    assert ended.state is last.state is agent.state is GroupState.FAILED
+    assert "No such file or directory" in ended.message
+    assert ended.message == last.message
+
+
+def test_the_end_of_the_event_loop_is_in_the_events(tmp_path: Path) -> None:
+    """A run in a task that nobody waited for has an end in its ``events.jsonl``, and leaves no process."""
+    agent = shell_agent("echo up; exec sleep 60", logs_specs=DefaultLogsSpecs(log_dir=tmp_path, redirects=Std.OUT))
+
+    async def main() -> "asyncio.Task[RunResult]":
+        running = asyncio.create_task(agent.run())
+        await reached(agent, EventKind.GROUP_STARTED)
+        return running
+
+    running = asyncio.run(main())
+
+    assert running.cancelled()
+    (path,) = tmp_path.glob("*/events.jsonl")
+    last = json.loads(path.read_text().splitlines()[-1])
+    assert (last["kind"], last["state"]) == ("run ended", "stopped")
+
+
+class Nonsense:
+    """A rendezvous that gives whatever it was given (a `Rendezvous` by its looks)."""
+
+    def __init__(self, value: Any, *, is_async: bool = True) -> None:
+        self._value = value
+        self._is_async = is_async
+
+    def __repr__(self) -> str:
+        return "nonsense"
+
+    def next_round(self) -> Any:
+        """Give it."""
+        return self._later() if self._is_async else self._value
+
+    async def _later(self) -> Any:
+        if isinstance(self._value, BaseException):
+            raise self._value
+        return self._value
+
+
+@pytest.mark.parametrize(
+    ("rendezvous", "error", "words"),
+    [
+        (Nonsense(None), RendezvousError, "next_round() of nonsense gave NoneType: let it give a WorldInfo"),
+        (Nonsense(WORLD, is_async=False), RendezvousError, "next_round() of nonsense gave WorldInfo: make it async"),
+        (Nonsense(asyncio.CancelledError()), RendezvousError, "was cancelled, and not by the agent"),
+        (Nonsense(OSError("no route")), OSError, "no route"),
+        (StandaloneRendezvous(1), RendezvousError, "has no place for the 2 ranks of this node"),
+        (StandaloneRendezvous(3), RendezvousError, "has no place for the 2 ranks of this node"),
+        (
+            StaticRendezvous(1, nnodes=2, node_rank=1, master_addr="node0"),
+            RendezvousError,
+            "they would be ranks 1..2 of 2; give both one number",
+        ),
+    ],
+)
+async def test_no_rank_starts_without_a_place(rendezvous: Any, error: type[Exception], words: str) -> None:
+    """What a rendezvous gives is checked, and what it raises comes through; nothing is started then."""
+    agent = shell_agent("true", rendezvous=rendezvous)
+    events = agent.events()
+
+    with pytest.raises(error, match=re.escape(words)):
+        await agent.run()
+
+    assert [(each.kind, each.state) for each in await all_events(events)] == [(EventKind.RUN_ENDED, GroupState.FAILED)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"group_rank": 2}, "group_rank is 2"),
+        ({"world_size": 0}, "world_size is 0"),
+        ({"base_rank": -1}, "base_rank is -1"),
+        ({"base_rank": 0.5}, "base_rank must be an int"),
+        ({"master_port": 0}, "master_port is 0"),
+        ({"master_addr": ""}, "master_addr"),
+        ({"run_id": None}, "run_id"),
+        ({"attempt": -1}, "attempt is -1"),
+    ],
+)
+def test_a_place_that_cannot_be_is_refused(wrong: dict[str, Any], words: str) -> None:
+    """A `WorldInfo` checks itself."""
+    with pytest.raises(SpecificationError, match=re.escape(words)):
+        replace(WORLD, **wrong)
+
+
+async def test_a_rendezvous_may_count_the_attempts() -> None:
+    """Where it does, for all nodes, the ranks and the result have its number."""
+    rendezvous = FixedRendezvous(replace(WORLD, attempt=5))
+
+    result = await shell_agent("test $TORCHELASTIC_RESTART_COUNT = 5", rendezvous=rendezvous, max_restarts=0).run()
+
+    assert [(each.number, each.state) for each in result.attempts] == [(5, GroupState.SUCCEEDED)]
 
 
 @pytest.mark.parametrize(
@@ -215,6 +320,9 @@ async def test_what_cannot_start_ends_the_run_with_its_error() -> None:
         ({"master_port": 70000}, "master_port is 70000"),
         ({"master_addr": "a b"}, "master_addr"),
         ({"straggler_timeout": "x"}, "straggler_timeout must be a number of seconds"),
+        ({"straggler_timeout": -1}, "straggler_timeout is -1"),
+        ({"rendezvous": FixedRendezvous}, "rendezvous must be an object"),
+        ({"virtual_local_rank": "no"}, "virtual_local_rank must be a bool"),
         ({"death_sig": 0}, "death_sig is 0"),
         ({"shutdown_timeout": -1}, "shutdown_timeout is -1"),
     ],
@@ -225,11 +333,27 @@ def test_a_spec_that_cannot_be_used_is_refused(wrong: dict[str, Any], words: str
         WorkerSpec(**{"entrypoint": "true", **wrong})
 
 
+def test_what_a_group_would_refuse_is_refused_before_the_rendezvous() -> None:
+    """An agent that is made can be run: what its groups are made of is checked with it."""
+    with pytest.raises(SpecificationError, match="has a NUL"):
+        shell_agent("a\0b")
+    with pytest.raises(SpecificationError, match="tee"):
+        shell_agent("true", logs_specs=DefaultLogsSpecs(tee={5: Std.OUT}))
+
+
+def test_a_spec_does_not_change_with_what_it_was_made_of() -> None:
+    """Arguments and variables are copied."""
+    args, envs = ["a"], {"A": "b"}
+    spec = WorkerSpec(entrypoint="true", args=args, envs=envs)
+    args.append("b")
+    envs["A"] = "c"
+
+    assert (spec.args, spec.envs) == (("a",), {"A": "b"})
+
+
 def test_a_result_and_its_spec_speak_for_themselves() -> None:
     """Representations say what is going on; an agent takes nothing but a spec."""
     assert repr(shell_agent("true")) == "<LocalElasticAgent 'default': not started>"
-    assert Backoff(first=1).delay(1) == 1
     assert RunResult(GroupState.STOPPED).duration == 0
-    assert WorkerSpec(entrypoint="true").death_sig == signal.SIGTERM
     with pytest.raises(SpecificationError, match="must be a WorkerSpec, not str"):
         LocalElasticAgent("true")  # type: ignore[arg-type]

@@ -77,7 +77,7 @@ async def test_an_attempt_that_cannot_start_ends_the_run(what: str, tmp_path: Pa
     with pytest.raises(expected[what], match=what if what == "program" else str(logs if what == "logs" else folder)):
         await agent.run()
 
-    assert agent.state is GroupState.STOPPED
+    assert agent.state is GroupState.FAILED
     seen = await all_events(events)
     assert seen[-1].kind is EventKind.RUN_ENDED
     assert [each.attempt for each in seen if each.kind is EventKind.ATTEMPT_STARTED] == [0, 1]

@@ -29,10 +29,11 @@ class TestBackoff:
 
         assert [backoff.delay(restarts) for restarts in range(1, 6)] == [0.5, 1, 2, 3, 3]
 
-    @pytest.mark.parametrize(("chance", "delay"), [(0, 1.5), (0.5, 2), (1, 2.5)])
-    def test_chance_makes_them_longer_or_shorter(self, chance: float, delay: float) -> None:
-        """By a part of themselves at the most, and by nothing in the middle."""
+    @pytest.mark.parametrize(("chance", "delay"), [(0, 2), (0.5, 1.75), (1, 1.5)])
+    def test_chance_makes_them_shorter(self, chance: float, delay: float) -> None:
+        """By a part of themselves at the most, also at the cap."""
         assert Backoff(first=2, factor=2, cap=10, jitter=0.25).delay(1, chance) == delay
+        assert Backoff(first=9, factor=2, cap=2, jitter=0.25).delay(3, chance) == delay
 
     @given(BACKOFFS, st.integers(1, 10**6), CHANCES)
     def test_every_delay_is_within_its_bounds(self, backoff: Backoff, restarts: int, chance: float) -> None:
@@ -40,7 +41,7 @@ class TestBackoff:
         delay = backoff.delay(restarts, chance)
 
         assert 0 <= delay <= backoff.cap
-        assert delay <= backoff.delay(restarts, 1)
+        assert delay <= backoff.delay(restarts, 0)
         assert delay <= backoff.delay(restarts + 1, chance) or math.isclose(delay, backoff.delay(restarts + 1, chance))
 
     @pytest.mark.parametrize("factor", [2.0, 10**9, 1e308])

@@ -3,12 +3,14 @@
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from aioelastic import Backoff, EventKind, ExitCause, GroupState, forward_signals
-from tests.helpers.agents import NOTES_START, LonelyRendezvous, all_events, reached, shell_agent, started
+from aioelastic import Backoff, EventKind, ExitCause, GroupState, WorldInfo, forward_signals
+from aioelastic._agent import rounds
+from tests.helpers.agents import NOTES_START, WORLD, LonelyRendezvous, all_events, reached, shell_agent, started
 from tests.helpers.waiting import until, until_written
 
 STAYS = "echo ready >> ready; exec sleep 60"
@@ -104,3 +106,29 @@ async def test_a_second_close_hurries_the_first(tmp_path: Path) -> None:
     await slow
 
     assert {each.signal for each in (await running).attempts[0].exits.values()} == {"SIGKILL"}
+
+
+async def test_a_rendezvous_that_does_not_hear_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that goes on although it was cancelled holds up neither a close nor the program; a warning says so."""
+    monkeypatch.setattr(rounds, "REAP_TIMEOUT", 0.05)
+    begun, end = asyncio.Event(), asyncio.Event()
+
+    class Deaf:
+        async def next_round(self) -> WorldInfo:
+            begun.set()
+            while not end.is_set():
+                with suppress(asyncio.CancelledError):
+                    await end.wait()
+            return WORLD
+
+    agent = shell_agent("true", rendezvous=Deaf())
+    running = asyncio.create_task(agent.run())
+    await begun.wait()
+    await agent.close()
+
+    assert (await running).state is GroupState.STOPPED
+    assert "the rendezvous goes on" in caplog.text
+    end.set()
+    await until(lambda: len(asyncio.all_tasks()) == 1)

@@ -3,29 +3,40 @@
 import json
 import os
 import re
+import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 from tests.helpers.command_lines import SHELLS, begun, run, run_command, surroundings
+from tests.helpers.drivers import ROOT
 
 PLAIN = ("--no-python", "sh", "-c")
 """One rank, a script of a shell."""
+
+INTERRUPTS = """\
+import os, signal, sys
+class Finder:
+    def find_spec(name, *_):
+        if name == "aioelastic._agent":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder)
+"""
+"""Is imported by each Python, and has it interrupted in the middle of importing us."""
 
 
 def test_a_rank_on_pipes_is_as_if_it_were_run_without_us() -> None:
     """What a rank writes comes out byte by byte, nothing of ours beside it, and what is on stdin is left for others."""
     script = r"""printf 'a\tb\377\033[31m\r10%%\n'; printf '<%s>' "$@"; cat; printf 'no end' >&2"""
     arguments = ("a b", "x\ny", "ü€", "", "--", "--tee", "3", "$HOME", "%s", "${rank}")
-    reading, writing = os.pipe()
-    os.write(writing, b"typed")
-    os.close(writing)
+    with tempfile.TemporaryFile() as typed:
+        typed.write(b"typed")
+        typed.seek(0)
+        done = run(*PLAIN, script, "sh", *arguments, stdin=typed, text=False)
 
-    done = run(*PLAIN, script, "sh", *arguments, stdin=reading)
-
-    assert done.stdout == "a\tb\udcff\x1b[31m\r10%\n" + "".join(f"<{each}>" for each in arguments)
-    assert (done.returncode, done.stderr) == (0, "no end")
-    assert os.read(reading, 100) == b"typed"
-    os.close(reading)
+        assert os.lseek(typed.fileno(), 0, os.SEEK_CUR) == 0
+    assert done.stdout == b"a\tb\xff\x1b[31m\r10%\n" + "".join(f"<{each}>" for each in arguments).encode()
+    assert (done.returncode, done.stderr) == (0, b"no end")
 
 
 def test_output_goes_where_the_options_say(tmp_path: Path) -> None:
@@ -34,14 +45,15 @@ def test_output_goes_where_the_options_say(tmp_path: Path) -> None:
     And the status is the root cause's exit code.
     """
     script = """
-        echo "out $RANK"; echo "loss $RANK"; echo "err $RANK" >&2
+        echo "err $RANK" >&2; echo "out $RANK"; echo "loss $RANK"
         [ $RANK = 2 ] || exit 0
-        until [ -s logs/job/attempt_0/1/filtered_stdout.log ]; do sleep 0.01; done
+        cd logs/job/attempt_0
+        until grep -q loss 0/stdout.log && grep -q 'loss 1' filtered_stdout.log; do sleep 0.01; done
         exit 7"""
-    words = ("--no-python", "--nproc_per_node=3", "--log-dir=logs", "--rdzv-id=job", "-r", "0:1,1:2", "-t1:1,2:3")
-    words = (*words, "--local-ranks-filter=0,2", "--duplicate-stdout-filters", "loss,epoch", "sh", "-c", script)
+    streams = ("-r", "0:1,1:2", "-t1:1,2:3", "--local-ranks-filter=0,2", "--duplicate-stdout-filters", "loss,epoch")
+    place = ("--log-dir=logs", "--rdzv-id=job")
 
-    done = run(*words, cwd=tmp_path)
+    done = run("--no-python", "--nproc_per_node=3", *place, *streams, "sh", "-c", script, cwd=tmp_path)
 
     logs = tmp_path / "logs/job/attempt_0"
     assert done.returncode == 7
@@ -51,15 +63,14 @@ def test_output_goes_where_the_options_say(tmp_path: Path) -> None:
     assert "Root cause: rank 2 " in report
     assert "exit code : 7" in report
     assert f"stderr of rank 2: {Path('logs/job/attempt_0/2/stderr.log')}" in report.replace(f"{tmp_path}/", "")
-    files = {str(path.relative_to(logs)): path.read_text() for path in logs.glob("*/*.log")}
+    files = {str(path.relative_to(logs)): path.read_text() for path in logs.glob("**/*.log")}
+    assert sorted(files.pop("filtered_stdout.log").splitlines()) == ["[default1]:loss 1", "[default2]:loss 2"]
     assert {name: text for name, text in files.items() if text} == {
         "0/stdout.log": "out 0\nloss 0\n",
         "1/stderr.log": "err 1\n",
         "1/stdout.log": "out 1\nloss 1\n",
-        "1/filtered_stdout.log": "loss 1\n",
         "2/stderr.log": "err 2\n",
         "2/stdout.log": "out 2\nloss 2\n",
-        "2/filtered_stdout.log": "loss 2\n",
     }
     events = [json.loads(line) for line in (logs.parent / "events.jsonl").read_text().splitlines()]
     [failed] = [each for each in events if each["kind"] == "group failed"]
@@ -109,10 +120,18 @@ def test_a_mistake_is_told_in_one_line_wherever_it_is_made() -> None:
 
 
 def test_nothing_outlives_a_killed_launcher() -> None:
-    """After SIGKILL no rank and no child of one is left, though they ignore what can be ignored."""
-    script = "trap '' TERM INT HUP; setsid sleep 98 & sleep 97 & echo ready; wait"
-    with begun(*SHELLS, "--tee", 1, "sh", "-c", script) as launcher:
+    """After SIGKILL no rank and no child of one is left, not even in a session of its own."""
+    with begun(*SHELLS, "--tee", 1, "sh", "-c", "setsid sleep 98 & sleep 97 & echo ready; wait") as launcher:
         assert [launcher.line()[-6:], launcher.line()[-6:]] == [":ready"] * 2
         assert len(launcher.survivors) >= 6
         launcher.kill()
         assert launcher.until_gone() < 3
+
+
+def test_an_early_interrupt_is_no_mistake_of_ours(tmp_path: Path) -> None:
+    """Whoever presses ^C before anything has begun is not shown what is being imported."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
+
+    done = run(*PLAIN, "true", env=surroundings(PYTHONPATH=f"{tmp_path}:{ROOT}"))
+
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")

@@ -121,6 +121,7 @@ def test_workers_that_cannot_boot_are_not_run_for_ever(tmp_path: Path) -> None:
     assert re.findall(r"(?m)^  attempt (\d).* rank 0 failed \(exit code 1\) after", done.stderr) == list("0123")
 
 
+@pytest.mark.one_of("option")
 @pytest.mark.parametrize("option", ["--redirects", "--tee"])
 def test_the_cause_is_shown_of_a_script_that_records_nothing(tmp_path: Path, option: str) -> None:
     """A plain script raises: the last lines of its stderr, which is redirected or teed, are in the summary.

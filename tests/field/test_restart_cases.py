@@ -227,10 +227,6 @@ async def test_nothing_is_spawned_after_a_stop_at_any_step(attempt: int) -> None
             await asyncio.sleep(0)
         async with asyncio.timeout(PATIENCE):
             await agent.close()
-        if not steps and not attempt:
-            with pytest.raises(Exception, match="was closed"):
-                await running
-            continue
         assert (await running).state is GroupState.STOPPED, steps
         counts = Counter(each.kind for each in await all_events(events))
         assert counts[EventKind.RANK_STARTED] == counts[EventKind.RANK_EXITED] <= 1 + attempt, steps

@@ -66,15 +66,27 @@ async def test_who_does_not_read_is_told_so_and_gets_what_stands(monkeypatch: py
     monkeypatch.setattr(module, "_LIMIT", 5)
     hub = EventHub()
     stream = hub.subscribe()
-    for event in STARTED * 2:
+    for event in [*STARTED * 2, STARTED[0]]:
         hub.tell(event)
     hub.close(ENDED)
 
     missed, *rest = await read(stream)
 
     assert missed.kind is EventKind.EVENTS_MISSED
-    assert missed.message == "6 events were not read in time"
-    assert rest == [*STARTED, ENDED]
+    assert missed.message == "7 events were not read in time"
+    assert rest == [*STARTED[1:], STARTED[0], ENDED]
+
+
+async def test_who_begins_with_much_that_stands_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group may be so large that what stands is more than the limit."""
+    monkeypatch.setattr(module, "_LIMIT", 2)
+    hub = EventHub()
+    for event in STARTED:
+        hub.tell(event)
+    stream = hub.subscribe()
+    hub.close(ENDED)
+
+    assert await read(stream) == [*STARTED, ENDED]
 
 
 async def test_a_dropped_reader_is_forgotten() -> None:

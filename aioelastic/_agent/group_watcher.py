@@ -1,4 +1,4 @@
-"""Ranks that are still at work when others have done theirs: how long they are waited for."""
+"""What an agent looks for in the events of a group: when it failed, and who is late."""
 
 import asyncio
 
@@ -8,8 +8,8 @@ from aioelastic._supervision.exits import ExitCause
 from aioelastic._supervision.states import GroupState
 
 
-class StragglerWatch:
-    """Ends a group whose first rank has succeeded a while ago, if that is asked for.
+class GroupWatcher:
+    """Notes when a group fails, and ends one whose first rank has succeeded a while ago, if that is asked for.
 
     Args:
         context: The group.
@@ -19,20 +19,28 @@ class StragglerWatch:
     def __init__(self, context: PContext, timeout: float | None) -> None:
         self._context = context
         self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
+        self._failed_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closing: asyncio.Task[None] | None = None
 
     def look_at(self, event: Event) -> None:
-        """See whether it is the first rank that has succeeded."""
+        """See whether it is the group's failure, or the first rank that has succeeded."""
+        if event.kind is EventKind.GROUP_FAILED:
+            self._failed_at = self._loop.time()
         succeeded = event.kind is EventKind.RANK_EXITED and event.exitcode == 0 and event.cause is ExitCause.ENDED
         if succeeded and self._timeout is not None and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._timeout, self._close)
+            self._timer = self._loop.call_later(self._timeout, self._close)
 
     @property
     def state(self) -> GroupState:
         """How the group ended: if what was left of it was stopped for being late, it has succeeded."""
         state = self._context.state
         return GroupState.SUCCEEDED if self._closing is not None and state is GroupState.STOPPED else state
+
+    def lifetime(self, begin: float) -> float:
+        """Give the seconds from a begin (loop time) to the failure, or until now; the wall's clock may be set."""
+        return (self._loop.time() if self._failed_at is None else self._failed_at) - begin
 
     async def end(self) -> None:
         """Be done with it: the group has ended."""

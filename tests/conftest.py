@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell of a marker, and say how many examples properties are tried with; refuse a world that the ranks would have."""
+    """Tell of a marker, say how many examples properties are tried with, refuse a world that the ranks would have."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         raise pytest.UsageError("SIGINT is ignored, as in what a script starts with &: the ranks would ignore it, too")
     config.addinivalue_line("markers", "one_of(*names): of cases that differ only in these parameters, too, run one")

@@ -7,11 +7,23 @@ from typing import Any
 
 import anyio
 
+from aioelastic._base.threads import in_thread
+
+_loaded = False
+
 
 def load_backend() -> None:
     """Import what anyio would import on its first use, 40 ms in the event loop; to be called in a thread before."""
+    global _loaded  # noqa: PLW0603 - the module is in sys.modules while it is still being imported
     with contextlib.suppress(ImportError):
         import_module("anyio._backends._asyncio")
+    _loaded = True
+
+
+async def backend_loaded() -> None:
+    """Have it imported, in a thread, before it is used: a group needs it when its ranks end, and not to start them."""
+    if not _loaded:
+        await in_thread(load_backend)
 
 
 async def settle(future: "asyncio.Future[Any]") -> None:

@@ -29,10 +29,8 @@ def _run(words: Sequence[str]) -> int:
     # All that is imported stays. Looking through it again and again takes the collector a fifth of the start.
     collects = gc.isenabled()
     gc.disable()
-    from aioelastic._base.shielding import load_backend  # noqa: PLC0415 - for this command only
     from aioelastic._cli import run  # noqa: PLC0415 - for this command only
 
-    load_backend()
     gc.freeze()
     if collects:
         gc.enable()

@@ -282,7 +282,9 @@ class PContext(Supervised):
             raise
 
     def _prepare_and_reify(self) -> LogsDest:
-        load_backend()
+        if self._logs_wait_for_start:
+            # Then there must be no thread while a rank is forked, and none is there yet.
+            load_backend()
         self._prepare()
         if self._numa_options is not None:
             # Rank 0's own variables hide accelerators too; those of all ranks are the same in this in practice.

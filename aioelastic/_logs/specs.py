@@ -1,14 +1,17 @@
 """What becomes of the output of a group: what a user asks for, made into destinations per attempt."""
 # ruff: noqa: PTH118, PTH119, PTH120 - these paths are text from end to end, as the destinations promise
 
+import contextlib
 import os
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
 from aioelastic._base.aliases import StrPath
+from aioelastic._base.paths import absolute_path
 from aioelastic._base.ranks import is_rank
 from aioelastic._errors.exceptions import RanksError, SpecificationError, SpecificationTypeError
 from aioelastic._logs.destinations import (
@@ -242,12 +245,24 @@ class DefaultLogsSpecs(LogsSpecs):
         # A cleaner of temporary files may have removed it, and then anybody may have made one of that name.
         if self._temporary is not None and is_our_directory(self._temporary):
             return self._temporary
-        import tempfile  # noqa: PLC0415 - 10 ms, and only for who has named no directory
-
-        with naming(os.environ.get("TMPDIR", "/tmp")):  # noqa: S108 - only named in an error
-            root = tempfile.mkdtemp(prefix="aioelastic-")
+        root = _temporary_directory()
         undo.callback(remove_if_empty, root)
         return root
+
+
+def _temporary_directory() -> str:
+    """Make a directory that only its owner can enter, where temporary files are kept."""
+    place = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - a directory of our own is made in it
+    if "tempfile" not in sys.modules:
+        # It takes 10 ms to import, and in nearly all programs finds no other place than this.
+        path = absolute_path(os.path.join(place, f"aioelastic-{os.urandom(6).hex()}"))
+        with contextlib.suppress(OSError):
+            os.mkdir(path, 0o700)  # noqa: PTH102 - see _base/paths
+            return path
+    import tempfile  # noqa: PLC0415 - see above
+
+    with naming(place):
+        return tempfile.mkdtemp(prefix="aioelastic-")
 
 
 def discard_unused(dest: LogsDest) -> None:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import anyio
 
 from aioelastic._base.defaults import REAP_TIMEOUT
-from aioelastic._base.shielding import settle
+from aioelastic._base.shielding import backend_loaded, settle
 from aioelastic._base.signals import signal_name
 from aioelastic._base.threads import in_thread
 from aioelastic._errors.error_files import read_error_file
@@ -221,6 +221,7 @@ class Group:
                 # A start takes the loop a millisecond; hundreds in a row must not take it a second.
                 await asyncio.sleep(0)
         except Exception as error:  # noqa: BLE001 - whatever it is, it goes to the caller, with nothing left behind
+            await backend_loaded()
             await self._abandon()
             self._started.set_exception(error)
             return False
@@ -244,6 +245,7 @@ class Group:
     async def _supervise(self) -> None:
         # Not anyio's task group: cancelled before a task's first step, it drops the coroutine with a warning.
         async with asyncio.TaskGroup() as watchers:
+            loading = watchers.create_task(backend_loaded())
             watching = [watchers.create_task(self._see_to(rank)) for rank in self.processes]
             while self._stop is None and not self._failed and len(self._endings) < len(self.processes):
                 self._news.clear()
@@ -251,6 +253,7 @@ class Group:
             if self._stop is None:
                 deadline = self._loop.time() + self._plan.shutdown_timeout
                 self._stop = StopOrder(self._plan.death_signal, deadline)
+            await loading
             survivors = await self._descend(self._stop)
             with anyio.move_on_after(REAP_TIMEOUT):
                 while any(rank not in self._endings for rank in self.processes if rank not in survivors):

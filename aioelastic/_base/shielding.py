@@ -21,7 +21,7 @@ def load_backend() -> None:
 
 
 async def backend_loaded() -> None:
-    """Have it imported, in a thread, before it is used: a group needs it when its ranks end, and not to start them."""
+    """Have it imported, in a thread: a group needs it when its ranks end, and not to start them."""
     if not _loaded:
         await in_thread(load_backend)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from aioelastic._base.aliases import Environment
 from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, GUARD_GRACE, SHUTDOWN_TIMEOUT
-from aioelastic._base.shielding import load_backend, settle
+from aioelastic._base.shielding import settle
 from aioelastic._base.threads import in_thread
 from aioelastic._contexts.checks import checked_limit, checked_name, checked_prefixes, checked_seconds, checked_signal
 from aioelastic._contexts.descriptors import check_descriptors
@@ -282,9 +282,6 @@ class PContext(Supervised):
             raise
 
     def _prepare_and_reify(self) -> LogsDest:
-        if self._logs_wait_for_start:
-            # Then there must be no thread while a rank is forked, and none is there yet.
-            load_backend()
         self._prepare()
         if self._numa_options is not None:
             # Rank 0's own variables hide accelerators too; those of all ranks are the same in this in practice.

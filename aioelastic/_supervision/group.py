@@ -226,6 +226,8 @@ class Group:
             self._started.set_exception(error)
             return False
         self._logs.flow()
+        # Not while the caller goes on: a copy of the program forked by it would wait for the import for ever.
+        await backend_loaded()
         self._started.set_result(None)
         if self._stop is None:
             self._events.tell(Event(kind=EventKind.GROUP_STARTED))
@@ -245,7 +247,6 @@ class Group:
     async def _supervise(self) -> None:
         # Not anyio's task group: cancelled before a task's first step, it drops the coroutine with a warning.
         async with asyncio.TaskGroup() as watchers:
-            loading = watchers.create_task(backend_loaded())
             watching = [watchers.create_task(self._see_to(rank)) for rank in self.processes]
             while self._stop is None and not self._failed and len(self._endings) < len(self.processes):
                 self._news.clear()
@@ -253,7 +254,6 @@ class Group:
             if self._stop is None:
                 deadline = self._loop.time() + self._plan.shutdown_timeout
                 self._stop = StopOrder(self._plan.death_signal, deadline)
-            await loading
             survivors = await self._descend(self._stop)
             with anyio.move_on_after(REAP_TIMEOUT):
                 while any(rank not in self._endings for rank in self.processes if rank not in survivors):

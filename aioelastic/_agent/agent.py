@@ -295,9 +295,12 @@ class LocalElasticAgent(Supervised):
             # Closed while it was starting: by us, or it is a mistake that must be seen.
             if not self._stop.is_set():
                 raise
-        with contextlib.suppress(ContextStateError):  # it had not come to its first rank
-            return await context.wait(0) or RunProcsResult()
-        return RunProcsResult()
+        try:
+            result = await context.wait(0)
+        except ContextStateError:  # it had not come to its first rank
+            return RunProcsResult()
+        self._note_logs(context)
+        return result or RunProcsResult()
 
     def _prepare(self, number: int, world: WorldInfo) -> Starting:
         """Make the group of one attempt."""
@@ -327,8 +330,10 @@ class LocalElasticAgent(Supervised):
     def _note_logs(self, context: PContext) -> None:
         """Note where the logs are."""
         path = event_file_path(self._logs_specs, context)
-        if not self._log_dir and path and self._event_file is not None:
-            self._log_dir = os.path.dirname(path)  # noqa: PTH120 - a path as text, as it was given
+        directory = os.path.dirname(path)  # noqa: PTH120 - a path as text, as it was given
+        # A start that was given up, and that has logged nothing, has left no directory.
+        if not self._log_dir and os.path.isdir(directory) and self._event_file is not None:  # noqa: PTH112 - see above
+            self._log_dir = directory
             self._event_file.open(path)
 
     async def _relay(self, events: EventStream, watching: GroupWatcher, world: WorldInfo, number: int) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from aioelastic import Backoff, EventKind, ExitCause, GroupState, WorldInfo, forward_signals
+from aioelastic import Backoff, DefaultLogsSpecs, EventKind, ExitCause, GroupState, Std, WorldInfo, forward_signals
 from aioelastic._agent import rounds
+from aioelastic._supervision import group
 from tests.helpers.agents import NOTES_START, WORLD, LonelyRendezvous, all_events, reached, shell_agent, started
 from tests.helpers.waiting import until, until_written
 
@@ -44,6 +45,28 @@ async def test_nothing_starts_after_a_close(place: str, tmp_path: Path) -> None:
     assert not result.is_failed()
     result.raise_for_failures()
     assert rendezvous is None or rendezvous.cancelled
+
+
+async def test_what_a_start_that_is_given_up_has_logged_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closed when its ranks run and are not told of yet, a run knows what became of them, and where their logs are."""
+    held = asyncio.Event()
+    monkeypatch.setattr(group, "backend_loaded", held.wait)
+    specs = DefaultLogsSpecs(log_dir=tmp_path, redirects=Std.ALL)
+    agent = shell_agent("echo up; exec sleep 60", logs_specs=specs)
+    running = asyncio.create_task(agent.run())
+    await until(lambda: [path.read_text() for path in tmp_path.glob("*/attempt_0/*/stdout.log")] == ["up\n"] * 2)
+    closing = asyncio.create_task(agent.close())
+    await asyncio.sleep(0)
+    held.set()
+    await closing
+    result = await running
+
+    (attempt,) = result.attempts
+    assert {each.cause for each in attempt.exits.values()} == {ExitCause.STOPPED}
+    assert Path(result.log_dir).parent == tmp_path
+    assert Path(result.log_dir, "events.jsonl").exists()
 
 
 async def test_leaving_the_block_closes_the_run(tmp_path: Path) -> None:

@@ -11,12 +11,11 @@ One task of its own owns a run::
 import asyncio
 import contextlib
 import itertools
-import logging
 import os
 import signal
 import time
 from dataclasses import replace
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 from aioelastic._agent.event_file import EventFile
 from aioelastic._agent.group_watcher import GroupWatcher
@@ -43,10 +42,6 @@ from aioelastic._logs.specs import DefaultLogsSpecs
 from aioelastic._supervision.events import Event, EventKind, EventStream
 from aioelastic._supervision.states import GroupState
 
-logger = logging.getLogger("aioelastic")
-
-T = TypeVar("T")
-
 _LIVELY: Final = {GroupState.STARTING, GroupState.RUNNING, GroupState.STOPPING}
 """What a group may be while its attempt goes on."""
 
@@ -67,6 +62,7 @@ class LocalElasticAgent(Supervised):
 
     Raises:
         SpecificationTypeError: It is no `WorkerSpec`.
+        SpecificationError: A group would refuse it: the same as `start_processes` raises before anything starts.
 
     Example:
         >>> import asyncio

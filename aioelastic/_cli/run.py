@@ -37,12 +37,13 @@ def main(words: Sequence[str]) -> int:
     options = parse(words, os.environ)
     try:
         plan = make_plan(options, os.environ, on_terminal=_on_terminal())
+        agent = LocalElasticAgent(plan.spec)
     except AioelasticError as error:
         with contextlib.suppress(OSError):
             # Not write(): there may be no stderr.
             print(f"aioelastic run: error: {error}", file=sys.stderr)  # noqa: T201 - see above
         return _USAGE_ERROR
-    return asyncio.run(_run(plan))
+    return asyncio.run(_run(agent, plan))
 
 
 def _on_terminal() -> bool:
@@ -50,12 +51,11 @@ def _on_terminal() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
 
 
-async def _run(plan: RunPlan) -> int:
+async def _run(agent: LocalElasticAgent, plan: RunPlan) -> int:
     screen = Screen(colour=plan.colour, status=_leave_terminal(plan.spec))
     try:
         for note in plan.notes:
             screen.say(f"aioelastic: {note}")
-        agent = LocalElasticAgent(plan.spec)
         try:
             return await _show(agent, plan, screen)
         except AioelasticError as error:

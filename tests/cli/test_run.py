@@ -135,3 +135,13 @@ def test_an_early_interrupt_is_no_mistake_of_ours(tmp_path: Path) -> None:
     done = run(*PLAIN, "true", env=surroundings(PYTHONPATH=f"{tmp_path}:{ROOT}"))
 
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_what_the_ranks_would_refuse_is_a_usage_error() -> None:
+    """What only shows when options and variables are put together is one line as well, and nothing starts."""
+    env = surroundings(CUDA_VISIBLE_DEVICES=0)
+
+    done = run("--virtual-local-rank", "--nproc-per-node", 2, "--no-python", "echo", "started", env=env)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch("aioelastic run: error: rank 1 is to see one device of its own, .*\n", done.stderr)

@@ -111,3 +111,15 @@ def test_what_runs_in_a_rank_starts_light(path: Path) -> None:
 def test_the_exec_step_imports_nothing_of_this_package() -> None:
     """It runs with ``-I -S``, where the package may not be found."""
     assert not list(imports(PACKAGE / "_child" / "exec_step.py", type_checking=True))
+
+
+def test_the_command_line_starts_light() -> None:
+    """``aioelastic run`` has not imported what only some runs, or only their ends, need."""
+    program = "import sys; before = {*sys.modules}; import aioelastic._cli.run; print(*{*sys.modules} - before)"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=PACKAGE.parent, capture_output=True, text=True, check=True
+    )
+
+    heavy = {"torch", "psutil", "multiprocessing", "tempfile", "secrets", "anyio._backends._asyncio"}
+    assert not set(done.stdout.split()) & heavy

@@ -177,7 +177,9 @@ class EventHub:
         return list(self._standing.values())
 
     def tell(self, event: Event) -> None:
-        """Hand an event out."""
+        """Hand an event out; what comes after the last one comes too late."""
+        if self.is_closed:
+            return
         if event.kind is EventKind.ATTEMPT_STARTED:
             self._standing.clear()
         key = event.kind, event.rank, event.message if event.kind is EventKind.SINK_DETACHED else ""

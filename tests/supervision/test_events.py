@@ -106,5 +106,6 @@ async def test_the_hub_closes_once() -> None:
     stream = hub.subscribe()
     hub.close(ENDED)
     hub.close(Event(kind=EventKind.GROUP_ENDED, state=GroupState.STOPPED))
+    hub.tell(STARTED[0])
 
-    assert await read(stream) == [ENDED]
+    assert await read(stream) == await read(hub.subscribe()) == [ENDED]

@@ -154,7 +154,9 @@ async def main():
     os.kill(os.getpid(), signal.SIGKILL)
 run(main)
 """
-    with doomed(program, FAMILY.replace("trap '' TERM\n", "trap 'echo bye' TERM\n"), tmp_path) as supervisor:
+    # Not `sleep 99` alone: a child that is signalled before it executes has the shell's handler, and loses the signal.
+    script = FAMILY.replace("trap '' TERM\n", "trap 'echo bye' TERM\n").replace("sleep 99;", "sleep 99 & wait;")
+    with doomed(program, script, tmp_path) as supervisor:
         line = supervisor.line()
         while not line.startswith("/"):
             line = supervisor.line()

@@ -19,7 +19,7 @@ class WorldInfo:
         group_world_size: How many nodes there are.
         base_rank: Ranks on the nodes before this one: the global rank of local rank 0.
         world_size: Ranks on all nodes.
-        master_addr: Where rank 0 is to be found; ``MASTER_ADDR`` of the ranks.
+        master_addr: Where rank 0 is to be found; ``MASTER_ADDR`` of the ranks. An IPv6 address loses its brackets.
         master_port: The port that rank 0 listens on; ``MASTER_PORT`` of the ranks.
         run_id: The run's name, the same on all nodes and for all attempts.
         attempt: The attempt's number on all nodes, where the rendezvous counts them; by default the agent counts its
@@ -43,7 +43,7 @@ class WorldInfo:
         checked_number("group_rank", self.group_rank, 0, self.group_world_size - 1)
         checked_number("world_size", self.world_size, 1)
         checked_number("base_rank", self.base_rank, 0, self.world_size - 1)
-        checked_address("master_addr", self.master_addr)
+        object.__setattr__(self, "master_addr", checked_address("master_addr", self.master_addr))
         checked_port("master_port", self.master_port)
         checked_run_id("run_id", self.run_id)
         if self.attempt is not None:

@@ -6,6 +6,7 @@ from typing import Final
 from aioelastic._agent.free_ports import choose_port
 from aioelastic._agent.rendezvous import WorldInfo, lone_world
 from aioelastic._agent.world_checks import checked_address, checked_number, checked_port
+from aioelastic._errors.exceptions import RendezvousError
 from aioelastic._logs.run_names import checked_run_id, fresh_run_id
 
 _REMEMBERED: Final = 16
@@ -53,12 +54,15 @@ class StandaloneRendezvous:
         """Give the place, at once; with a port of its own for this round, unless one was given for all.
 
         Raises:
-            OSError: The system has no port left, or no descriptor to look for one.
+            RendezvousError: The system has no port left, or no descriptor to look for one.
         """
         port = self._master_port
         if port is None:
             # Some reads from /proc and some system calls that wait for nothing: a thread would cost more.
-            port = choose_port(unlike=self._used)
+            try:
+                port = choose_port(unlike=self._used)
+            except OSError as error:
+                raise RendezvousError(f"no free port for rank 0 was found ({error}): give master_port") from error
             self._used.append(port)
         return lone_world(self._world_size, port, self._master_addr, self._run_id)
 

@@ -1,8 +1,7 @@
 """A place in the world that whoever starts the nodes has given out."""
 
 from aioelastic._agent.rendezvous import WorldInfo
-from aioelastic._agent.world_checks import checked_address, checked_number, checked_port
-from aioelastic._logs.run_names import checked_run_id
+from aioelastic._agent.world_checks import checked_number
 
 
 class StaticRendezvous:
@@ -50,9 +49,9 @@ class StaticRendezvous:
             group_world_size=nodes,
             base_rank=node * local_size,
             world_size=nodes * local_size,
-            master_addr=checked_address("master_addr", master_addr),
-            master_port=checked_port("master_port", master_port),
-            run_id=checked_run_id("run_id", run_id),
+            master_addr=master_addr,
+            master_port=master_port,
+            run_id=run_id,
         )
 
     async def next_round(self) -> WorldInfo:

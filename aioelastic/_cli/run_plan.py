@@ -41,13 +41,13 @@ class RunPlan(NamedTuple):
         spec: The run.
         signals: What ends the run, passed on to the ranks.
         notes: Remarks for the person, one line each.
-        colour: ``False`` for none, ``None`` to decide by the terminal.
+        colour: Whether there may be colours.
     """
 
     spec: WorkerSpec
     signals: tuple[signal.Signals, ...]
     notes: tuple[str, ...]
-    colour: bool | None
+    colour: bool
 
 
 def make_plan(options: RunOptions, environ: Mapping[str, str], *, on_terminal: bool = False) -> RunPlan:
@@ -94,8 +94,7 @@ def make_plan(options: RunOptions, environ: Mapping[str, str], *, on_terminal: b
         shutdown_timeout=timeout,
     )
     notes = (*place_notes, *log_notes, *_without_effect(options, environ), *count_notes, *_threads(ranks, environ))
-    colour = False if options.no_color or environ.get("NO_COLOR") else None
-    return RunPlan(spec=spec, signals=options.signals_to_handle, notes=notes, colour=colour)
+    return RunPlan(spec=spec, signals=options.signals_to_handle, notes=notes, colour=not options.no_color)
 
 
 def _command(options: RunOptions, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:

@@ -36,21 +36,19 @@ class Screen:
         shows_status: Whether there is a status line.
 
     Args:
-        colour: ``True`` for colours on every terminal, ``False`` for none, ``None`` for what ``NO_COLOR`` and ``TERM``
-            say. A pipe or a file never gets any.
+        colour: Whether there may be colours: on a terminal, unless ``NO_COLOR`` or ``TERM`` say otherwise.
         status: Whether to have a status line where the terminal has what it takes. It needs the terminal for itself:
             there must be no rank that inherits it.
     """
 
-    def __init__(self, *, colour: bool | None = None, status: bool = True) -> None:
+    def __init__(self, *, colour: bool = True, status: bool = True) -> None:
         self.mailbox = Mailbox()
         self._thread = threading.get_ident()
         self._outstanding = 0
         self._all_written = asyncio.Event()
         self._consoles = {name: console for name in _NAMES if (console := acquire_console(name)) is not None}
         self._voice = self._consoles.get(_NAMES[0])
-        if colour is None:
-            colour = not os.environ.get("NO_COLOR") and not _is_dumb()
+        colour = colour and not os.environ.get("NO_COLOR") and not _is_dumb()
         self.terminal = self._voice is not None and self._voice.terminal
         self.colour = colour and self.terminal
         for console in self._consoles.values():

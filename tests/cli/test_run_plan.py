@@ -59,7 +59,8 @@ def test_a_plain_script() -> None:
     assert (spec.role, spec.local_world_size, spec.max_restarts, spec.shutdown_timeout) == ("trainer", 2, 3, 30)
     assert spec.envs == {"PYTHONUNBUFFERED": "1", "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGINT,SIGHUP,SIGQUIT"}
     assert planned.signals == (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-    assert (planned.notes, planned.colour) == ((), None)
+    assert (planned.notes, planned.colour) == ((), True)
+    assert plan("--no-color").colour is False
 
 
 @pytest.mark.parametrize(
@@ -80,8 +81,8 @@ def test_other_commands(words: list[str], command: list[str]) -> None:
 
 
 def test_what_variables_say() -> None:
-    """The interpreter, the prefix, buffering and colours; empty ones say nothing."""
-    told = {"PYTHON_EXEC": "/opt/python", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "${rank}|", "NO_COLOR": "1"}
+    """The interpreter, the prefix and buffering; empty ones say nothing."""
+    told = {"PYTHON_EXEC": "/opt/python", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "${rank}|"}
     silent = dict.fromkeys(told, "")
 
     planned = plan("--signals-to-handle=SIGUSR1", environ={**QUIET, **told, "PYTHONUNBUFFERED": ""})
@@ -89,10 +90,7 @@ def test_what_variables_say() -> None:
 
     assert (planned.spec.entrypoint, planned.spec.log_line_prefix_template) == ("/opt/python", "${rank}|")
     assert planned.spec.envs == {"TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGUSR1"}
-    assert planned.colour is False
-    assert plan("--no-color").colour is False
     assert (without.spec.entrypoint, without.spec.log_line_prefix_template) == (sys.executable, None)
-    assert without.colour is None
 
 
 def test_what_is_passed_on() -> None:

@@ -126,7 +126,7 @@ class TestTerminals:
         elif case == "dumb":
             monkeypatch.setenv("TERM", "dumb")
         with on_terminal(monkeypatch) as terminal:
-            screen = Screen(colour=False if case == "False" else None)
+            screen = Screen(colour=case != "False")
             screen.show_status("status")
             shows_status = screen.shows_status
             await run_shells("echo a", log_dir=tmp_path, tee=Std.OUT)

@@ -4,9 +4,13 @@
 # ruff: noqa: PLC0415
 
 import os
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any, Final, Literal
 
 from aioelastic._errors.error_files import ERROR_FILE_VARIABLE, read_error_file, write_first, write_over
+
+_OURS: Final = __file__.rpartition("_errors")[0]
+"""The folder of the package."""
 
 
 class ErrorHandler:
@@ -164,16 +168,25 @@ def text_of(e: BaseException) -> str:
 def _callstack(e: BaseException) -> str:
     import traceback
 
+    frames_of_user = _without_callers(e.__traceback__)
     try:
         # Groups are cut to 15 members by default, and the one that matters may be the 16th.
         described = traceback.TracebackException(
-            type(e), e, e.__traceback__, compact=True, max_group_width=100, max_group_depth=20
+            type(e), e, frames_of_user, compact=True, max_group_width=100, max_group_depth=20
         )
         return "".join(described.format())
     except Exception as error:  # noqa: BLE001 - an exception with hostile attributes is still recorded
         problem = f"<formatting the exception failed with {type(error).__name__}>"
-    frames = "".join(traceback.format_tb(e.__traceback__))
+    frames = "".join(traceback.format_tb(frames_of_user))
     return f"Traceback (most recent call last):\n{frames}{text_of(e)}\n{problem}\n"
+
+
+def _without_callers(traceback: TracebackType | None) -> TracebackType | None:
+    """Leave out our own frames that have called the function: whoever looks for a fault begins to read at the top."""
+    first = traceback
+    while first is not None and first.tb_frame.f_code.co_filename.startswith(_OURS):
+        first = first.tb_next
+    return first or traceback
 
 
 def _log(level: Literal["debug", "warning"], text: str, *args: object) -> None:

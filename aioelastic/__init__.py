@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from aioelastic._launch import start_processes as start_processes
     from aioelastic._logs.destinations import LogDirectoryError as LogDirectoryError
     from aioelastic._logs.destinations import LogsDest as LogsDest
+    from aioelastic._logs.line_stream import LineStream as LineStream
+    from aioelastic._logs.line_stream import LogLine as LogLine
     from aioelastic._logs.specs import DefaultLogsSpecs as DefaultLogsSpecs
     from aioelastic._logs.specs import LogsSpecs as LogsSpecs
     from aioelastic._logs.std import Std as Std
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     from aioelastic._supervision.exits import ExitCause as ExitCause
     from aioelastic._supervision.exits import RankExit as RankExit
     from aioelastic._supervision.states import GroupState as GroupState
+
+    __version__: str
 
 _HOMES = {
     "AffinityMode": "_numa.options",
@@ -71,8 +75,10 @@ _HOMES = {
     "ExitCause": "_supervision.exits",
     "ForwardedSignals": "_contexts.signal_forwarding",
     "GroupState": "_supervision.states",
+    "LineStream": "_logs.line_stream",
     "LocalElasticAgent": "_agent.agent",
     "LogDirectoryError": "_logs.destinations",
+    "LogLine": "_logs.line_stream",
     "LogsDest": "_logs.destinations",
     "LogsSpecs": "_logs.specs",
     "MultiprocessContext": "_contexts.multiprocess_context",
@@ -121,8 +127,10 @@ __all__ = [
     "ExitCause",
     "ForwardedSignals",
     "GroupState",
+    "LineStream",
     "LocalElasticAgent",
     "LogDirectoryError",
+    "LogLine",
     "LogsDest",
     "LogsSpecs",
     "MultiprocessContext",

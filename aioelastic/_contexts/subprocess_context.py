@@ -87,7 +87,7 @@ class SubprocessContext(PContext):
 
     @property
     def subprocess_handlers(self) -> dict[int, SubprocessHandler]:
-        """The handlers of the started ranks: rank -> handler."""
+        """The handlers of the started ranks, by rank."""
         return dict(self._handlers)
 
     def _prepare(self) -> None:

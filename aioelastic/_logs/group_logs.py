@@ -24,9 +24,11 @@ from aioelastic._logs.file_intake import FileIntake
 from aioelastic._logs.files import open_log
 from aioelastic._logs.intakes import Intake, LoopIntake
 from aioelastic._logs.lines import FilterEntry, LineCutter, LineFilter
+from aioelastic._logs.log_files import Bell, LogFile, LogFiles, Place
 from aioelastic._logs.outlets import FileSink, Outlet
 from aioelastic._logs.pump import StreamPump
 from aioelastic._logs.routes import RankRoutes, Route, Way
+from aioelastic._logs.std import Std
 
 _THREADS = 32
 """Files that may block at the same time before the others wait for one another."""
@@ -47,6 +49,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 StreamName = Literal["stdout", "stderr"]
 STREAMS: tuple[StreamName, StreamName] = ("stdout", "stderr")
+_STDS: dict[StreamName, Std] = {"stdout": Std.OUT, "stderr": Std.ERR}
 
 
 class GroupLogs:
@@ -59,6 +62,9 @@ class GroupLogs:
         wait_for_start: Leave what the ranks write in their pipes until `flow` is called.
         on_detached: Told, on the loop, of which rank a destination has failed (``None`` for one that several share),
             which one and how.
+
+    Attributes:
+        files: The ranks' log files, for who reads lines from them.
     """
 
     def __init__(
@@ -86,6 +92,13 @@ class GroupLogs:
         self._consoles: dict[StreamName, Console] = {}
         self._pumps: dict[int, list[StreamPump]] = {}
         self._flowing = not wait_for_start
+        self.files = LogFiles(
+            {
+                (rank, _STDS[stream]): getattr(ways, stream).file
+                for rank, ways in enumerate(routes)
+                for stream in STREAMS
+            }
+        )
         pumped = sum(route.way is Way.PUMP for ways in routes for route in ways)
         self._pipe_bytes = min(PIPE_BYTES, _PIPE_BUDGET // max(1, pumped))
 
@@ -151,6 +164,7 @@ class GroupLogs:
             for rank, pumps in self._pumps.items():
                 for pump in pumps:
                     streams.start_soon(_see_to_end, pump, deadlines.get(rank, now))
+        self.files.close()
         with self._opening:
             self._drained = True
             for unused in (self._files, self._spools, self._filtered_files):
@@ -183,8 +197,10 @@ class GroupLogs:
                 self._keep(self._files, (rank, stream), _opened(rank, route.file))
             elif route.way is Way.PUMP:
                 self._keep(self._files, (rank, stream), open_spool())
-        for rank, stream in self._not_readable():
-            self._keep(self._spools, (rank, stream), open_spool())
+        self.files.readable = self._readable()
+        for rank, stream, route in places:
+            if route.way is Way.PUMP and route.file and (rank, _STDS[stream]) not in self.files.readable:
+                self._keep(self._spools, (rank, stream), open_spool())
         filtered = {stream: (rank, route.filtered) for rank, stream, route in places if route.filtered}
         for stream, (rank, path) in filtered.items():
             self._keep(self._filtered_files, stream, _opened(rank, path))
@@ -198,18 +214,21 @@ class GroupLogs:
                 return
         os.close(descriptor)
 
-    def _not_readable(self) -> Iterator[tuple[int, StreamName]]:
-        """Find the pumped streams that cannot be read back from their files.
+    def _readable(self) -> dict[Place, LogFile]:
+        """Find the streams that can be read back from their files: regular ones, not shared by several streams.
 
-        Those are no regular files (a custom specification can name a FIFO or a device), or shared by several streams.
+        A custom specification can name a FIFO, a device, or one file twice.
         """
         with self._opening:
             about = {place: os.fstat(descriptor) for place, descriptor in self._files.items()}
         uses = Counter((each.st_dev, each.st_ino) for each in about.values())
+        found: dict[Place, LogFile] = {}
         for (rank, stream), each in about.items():
-            alone = stat.S_ISREG(each.st_mode) and uses[each.st_dev, each.st_ino] == 1
-            if not alone and getattr(self._routes[rank], stream).way is Way.PUMP:
-                yield rank, stream
+            route: Route = getattr(self._routes[rank], stream)
+            identity = each.st_dev, each.st_ino
+            if route.file and stat.S_ISREG(each.st_mode) and uses[identity] == 1:
+                found[rank, _STDS[stream]] = LogFile(route.file, identity, each.st_size, route.way is Way.PUMP)
+        return found
 
     def _hand_over(self, rank: int, stream: StreamName, handed: contextlib.ExitStack) -> int | None:
         route: Route = getattr(self._routes[rank], stream)
@@ -228,7 +247,9 @@ class GroupLogs:
             with contextlib.suppress(OSError):  # over the user's share of pipe memory: the default size does, too
                 fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, self._pipe_bytes)
         intake = self._intake(rank, stream, route, reading)
-        copies = [
+        # First, since it does not keep the others waiting at the end.
+        copies: list[StreamCopy | Bell] = [Bell(self.files, (rank, _STDS[stream]))]
+        copies += [
             StreamCopy(target, LineCutter(terminal=terminal), intake, self._mailbox)
             for target, terminal in self._targets(rank, stream, route)
         ]

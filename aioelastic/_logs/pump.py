@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from aioelastic._logs.copies import StreamCopy
 from aioelastic._logs.intakes import Intake
+from aioelastic._logs.log_files import Bell
 
 
 class StreamPump:
@@ -23,7 +24,7 @@ class StreamPump:
         done: The task that ends the stream: the copies have it all, the file is closed.
     """
 
-    def __init__(self, intake: Intake, copies: Sequence[StreamCopy]) -> None:
+    def __init__(self, intake: Intake, copies: Sequence[StreamCopy | Bell]) -> None:
         loop = asyncio.get_running_loop()
         self.intake = intake
         self._copies = copies

@@ -286,7 +286,7 @@ class LocalElasticAgent(Supervised):
         try:
             await starting
             self._note_logs(context)
-            return await context.wait() or RunProcsResult()
+            return await context.wait()
         except ContextStateError:
             # Closed while it was starting: by us, or it is a mistake that must be seen.
             if not self._stop.is_set():

@@ -5,7 +5,7 @@ import os
 import signal
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from aioelastic._base.aliases import Environment
 from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, GUARD_GRACE, SHUTDOWN_TIMEOUT
@@ -13,9 +13,9 @@ from aioelastic._base.shielding import settle
 from aioelastic._base.threads import in_thread
 from aioelastic._contexts.checks import checked_limit, checked_name, checked_prefixes, checked_seconds, checked_signal
 from aioelastic._contexts.descriptors import check_descriptors
-from aioelastic._contexts.log_claim import LogClaim
+from aioelastic._contexts.log_claim import LogClaim, check_destinations
+from aioelastic._contexts.logged import Logged
 from aioelastic._contexts.results import RunProcsResult
-from aioelastic._contexts.supervised import Supervised
 from aioelastic._errors.error_files import ERROR_FILE_VARIABLE
 from aioelastic._errors.exceptions import ContextStateError, SpecificationTypeError
 from aioelastic._guard.guard import GroupWatch, Unwatched, watch_group
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aioelastic._numa.binding import Binder
 
 
-class PContext(Supervised):
+class PContext(Logged):
     """A group of ranks: started, waited for and closed, by the same task or by different ones.
 
     It is made by `start_processes`. Leaving ``async with`` closes it; entering starts it if that has not happened.
@@ -110,7 +110,7 @@ class PContext(Supervised):
 
     @property
     def cpus(self) -> dict[int, frozenset[int]]:
-        """The CPUs that ranks were bound to, as the kernel says: rank -> CPUs; ranks left unbound are not in it."""
+        """The CPUs that ranks were bound to, by rank, as the kernel says; ranks left unbound are not in it."""
         return {} if self._binder is None else dict(self._binder.applied)
 
     @property
@@ -154,6 +154,10 @@ class PContext(Supervised):
             raise
         self._starting.result()
 
+    @overload
+    async def wait(self, timeout: None = None) -> RunProcsResult: ...  # noqa: ASYNC109 - the seed's name
+    @overload
+    async def wait(self, timeout: float | None) -> RunProcsResult | None: ...  # noqa: ASYNC109 - the seed's name
     async def wait(self, timeout: float | None = None) -> RunProcsResult | None:  # noqa: ASYNC109 - the seed's name
         """Wait until all ranks have succeeded, or one has failed and all others are stopped.
 
@@ -318,6 +322,7 @@ class PContext(Supervised):
         except BaseException:
             await logs.drain({})
             raise
+        self._logs = logs
         plan = GroupPlan(
             name=self.name,
             nprocs=self.nprocs,
@@ -347,10 +352,7 @@ class PContext(Supervised):
         return watch_group(self.name, self._token, Terms(self._death_signal, grace, self._sweeps), logs.pumped)
 
     def _take_destinations(self, dest: LogsDest) -> None:
-        if not isinstance(dest, LogsDest):
-            raise SpecificationTypeError(f"logs_specs.reify() must give a LogsDest, not {type(dest).__name__}")
-        for field in ("stdouts", "stderrs", "tee_stdouts", "tee_stderrs", "error_files"):
-            require_ranks(f"{field} of logs_specs.reify()", getattr(dest, field), self.nprocs, complete=False)
+        check_destinations(dest, self.nprocs)
         ranks = range(self.nprocs)
         self.stdouts = {rank: dest.stdouts.get(rank, "") or dest.tee_stdouts.get(rank, "") for rank in ranks}
         self.stderrs = {rank: dest.stderrs.get(rank, "") or dest.tee_stderrs.get(rank, "") for rank in ranks}
@@ -373,6 +375,7 @@ class PContext(Supervised):
         await self._discard_logs()
 
     async def _discard_logs(self) -> None:
+        self._logs = None
         if self._claim is not None:
             await self._claim.discard()
 

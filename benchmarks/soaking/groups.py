@@ -5,6 +5,7 @@ import os
 import signal
 import time
 import traceback
+from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -135,7 +136,7 @@ class Caller:
             await asyncio.gather(*closes)
 
     async def _wait_to_the_end(self, context: PContext) -> None:
-        waits = [context.wait()]
+        waits: list[Coroutine[Any, Any, RunProcsResult | None]] = [context.wait()]
         if self._plan.action.kind == dice.TWO_WAITS:
             waits.append(context.wait(self._patience))
         results = await asyncio.gather(*waits)

@@ -166,7 +166,7 @@ class TestBeforeAnythingExists:
         with pytest.raises(SpecificationError, match="death_sig is 4000"):
             await context.close(4000)  # type: ignore[arg-type]  # the mistake under test
         with pytest.raises(SpecificationTypeError, match="timeout must be a number"):
-            await context.wait("1")  # type: ignore[arg-type]  # the mistake under test
+            await context.wait("1")  # type: ignore[call-overload]  # the mistake under test
         assert await context.wait(0) is None
 
         await context.close()
@@ -300,6 +300,7 @@ class TestAllOrNothing:
 
     @pytest.mark.parametrize("streams", [{}, {"redirects": Std.ALL}, {"tee": Std.ALL}, {"log_dir": None}])
     @pytest.mark.parametrize("blocked", [False, True])
+    @pytest.mark.half
     async def test_failure_of_exec(self, tmp_path: Path, logs: Path, streams: dict[str, Any], blocked: bool) -> None:
         """Where only the kernel can tell that a rank does not run, those before it are killed and reaped."""
         good, bad = tmp_path / "good", tmp_path / "bad"

@@ -27,6 +27,7 @@ from aioelastic import (
 from tests.helpers import function_worlds as worlds
 from tests.helpers.function_groups import FORK_WARNING, METHODS
 from tests.helpers.programs import SLEEP, shells
+from tests.helpers.sampling import sample
 from tests.helpers.waiting import is_alive
 
 pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method]
@@ -39,8 +40,8 @@ STEPS: Final = {"command": 60, "fork": 30, "spawn": 12, "forkserver": 12}
 
 
 def steps_of(kind: str) -> list[int]:
-    """Give the numbers of steps after which something is cancelled: each of the first, then one in three."""
-    return [*range(6), *range(6, STEPS[kind], 3)]
+    """Give the numbers of steps after which something is cancelled: each of the first, then one in three or fewer."""
+    return [*range(6), *sample(range(6, STEPS[kind], 3), 2)]
 
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -95,7 +96,7 @@ async def test_a_close_cancelled_after_k_steps(kind: str, tmp_path: Path, caplog
 @each_kind
 async def test_a_wait_cancelled_after_k_steps(kind: str, tmp_path: Path) -> None:
     """Its cancellation ends that wait alone: another one gets the result, whenever it comes to the group's end."""
-    for steps in range(0, 2 * STEPS[kind], 2):
+    for steps in sample(range(0, 2 * STEPS[kind], 2), 2):
         context = make(kind, tmp_path, short=True)
         await context.start()
         other = asyncio.create_task(context.wait(timeout=60))
@@ -111,7 +112,7 @@ async def test_a_wait_cancelled_after_k_steps(kind: str, tmp_path: Path) -> None
 @each_kind
 async def test_a_start_cancelled_after_k_steps(kind: str, tmp_path: Path) -> None:
     """``start`` itself, cancelled, leaves nothing that runs, and a context that is closed and says so."""
-    for steps in range(2 * STEPS[kind]):
+    for steps in sample(range(2 * STEPS[kind]), 2):
         context = make(kind, tmp_path)
         if await cancelled_after(steps, context.start()) and steps:
             assert_gone(context)
@@ -126,7 +127,7 @@ async def test_a_start_cancelled_after_k_steps(kind: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("cancelled", ["start", "close", "both"])
 async def test_a_start_and_a_close_at_once(kind: str, tmp_path: Path, cancelled: str) -> None:
     """A close during a start, either or both of which are cancelled a few steps later, leaves nothing."""
-    for steps in range(0, STEPS[kind], 2):
+    for steps in sample(range(0, STEPS[kind], 2), 2):
         context = make(kind, tmp_path)
         starting = asyncio.create_task(context.start())
         await turns(steps)
@@ -156,7 +157,7 @@ async def test_the_task_that_started_is_cancelled_in_its_block(kind: str, tmp_pa
         async with contexts[-1] as context:
             await context.wait()
 
-    for steps in range(0, 2 * STEPS[kind], 3):
+    for steps in sample(range(0, 2 * STEPS[kind], 3), 2):
         task = asyncio.create_task(work())
         await turns(1 + steps)
         task.cancel()
@@ -171,7 +172,7 @@ async def test_the_task_that_started_is_cancelled_in_its_block(kind: str, tmp_pa
 @each_kind
 async def test_closes_and_waits_of_many_tasks_are_cancelled(kind: str, tmp_path: Path) -> None:
     """Of several closes and waits all but one of each are cancelled: those two return, with the group gone."""
-    for steps in range(0, STEPS[kind], 4):
+    for steps in sample(range(0, STEPS[kind], 4), 2):
         context = make(kind, tmp_path)
         await context.start()
         closes = [asyncio.create_task(context.close(timeout=60)) for _ in range(3)]
@@ -181,7 +182,7 @@ async def test_closes_and_waits_of_many_tasks_are_cancelled(kind: str, tmp_path:
             task.cancel()
         await asyncio.wait_for(closes[0], 30)
         result = await asyncio.wait_for(waits[0], 30)
-        await asyncio.wait(closes + waits)
+        await asyncio.wait([*closes, *waits])
 
         assert result is not None
         assert sorted(result.exits) == [0, 1]
@@ -194,7 +195,7 @@ async def test_a_start_by_the_exec_step_cancelled_after_k_steps(tmp_path: Path, 
     options = NumaOptions(AffinityMode.NODE, should_fall_back_if_binding_fails=True) if bound else None
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     try:
-        for steps in range(0, 200, 4):
+        for steps in sample(range(0, 200, 4), 2):
             logs = DefaultLogsSpecs(tmp_path, tee=Std.ALL, local_ranks_filter=())
             context = SubprocessContext("job", "sh", shells(SLEEP, SLEEP), None, logs, numa_options=options)
             await cancelled_after(steps, context.start())

@@ -73,7 +73,7 @@ class TestWaysIn:
         for context in contexts:
             await context.close()
 
-        assert [result is not None and result.exits[0].exitcode for result in results] == [0] * 5
+        assert [result.exits[0].exitcode for result in results] == [0] * 5
 
     async def test_context_made_first_and_started_later(self) -> None:
         """A context made with the seed's arguments starts with ``start`` and is new until then."""

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "aioelastic"
+import aioelastic
+
+PACKAGE = Path(aioelastic.__file__).parent
 
 FLOORS = (
     "_base",
@@ -22,6 +24,8 @@ FLOORS = (
     "_contexts",
     "_launch",
     "_agent",
+    "_testing",
+    "pytest_plugin",
     "_cli",
     "__main__",
 )

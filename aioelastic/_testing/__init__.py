@@ -1,0 +1,1 @@
+"""What the pytest plugin does once its fixture is used."""

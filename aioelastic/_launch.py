@@ -89,7 +89,7 @@ def start_processes(
         sweep_descendants: End what has left the ranks' sessions (daemons), too.
 
     Returns:
-        What gives the running `PContext`: a `SubprocessContext` for a command, a `MultiprocessContext` for a function.
+        What gives the running `PContext`, a `SubprocessContext` for a command, a `MultiprocessContext` for a function.
 
     Raises:
         SpecificationError: An argument that cannot be used; its subclasses say of which kind.

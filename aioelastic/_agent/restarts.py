@@ -12,8 +12,8 @@ from aioelastic._errors.exceptions import SpecificationError, SpecificationTypeE
 class Backoff:
     """How long an agent waits before it runs a group that failed again.
 
-    The first restart waits for `first` seconds, each further one `factor` times as long, up to `cap`. Each delay is
-    made a little shorter by chance, so that many agents do not come back at the same moment.
+    The first restart waits for ``first`` seconds, each further one ``factor`` times as long, up to ``cap``. Each delay
+    is made a little shorter by chance, so that many agents do not come back at the same moment.
 
     Attributes:
         first: Seconds before the first restart; 0 restarts at once, always.

@@ -46,10 +46,21 @@ def _end_by_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+class _ShowVersion(argparse.Action):
+    """Prints the version: found only when asked for, as that takes a while."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version  # noqa: PLC0415 - see above
+
+        sys.stdout.write(f"aioelastic {version('aioelastic')}\n")
+        parser.exit()
+
+
 def _other(words: Sequence[str]) -> int:
     from aioelastic._cli import numa  # noqa: PLC0415 - "run" does without
 
     parser = argparse.ArgumentParser(prog="aioelastic", description="Launch and supervise groups of worker processes.")
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit")
     subcommands = parser.add_subparsers(title="subcommands", required=True, metavar="COMMAND")
     subcommands.add_parser("run", help="run a script on several ranks, with torchrun's options", add_help=False)
     numa.add_to(subcommands)

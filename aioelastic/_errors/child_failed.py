@@ -56,9 +56,9 @@ class ChildFailedError(AioelasticError):
                 f"ChildFailedError for {name!r} needs at least one failure, and the failures given are empty"
             )
         self.name = name
-        self.failures = root_cause_first(failures)
-        self.stopped = tuple(sorted(set(stopped)))
-        self.host = os.uname().nodename
+        self.failures: dict[int, ProcessFailure] = root_cause_first(failures)
+        self.stopped: tuple[int, ...] = tuple(sorted(set(stopped)))
+        self.host: str = os.uname().nodename
         super().__init__(describe_failures(name, self.host, self.failures, self.stopped, history))
 
     def get_first_failure(self) -> tuple[int, ProcessFailure]:

@@ -55,8 +55,8 @@ class RanksError(SpecificationError, RuntimeError):
         self, argument: str, *, missing: Iterable[object] = (), extra: Iterable[object] = (), nprocs: int
     ) -> None:
         self.argument = argument
-        self.missing = tuple(missing)
-        self.extra = tuple(extra)
+        self.missing: tuple[object, ...] = tuple(missing)
+        self.extra: tuple[object, ...] = tuple(extra)
         self.nprocs = nprocs
         faults = [
             f"{word} {', '.join(map(repr, ranks))}"
@@ -106,7 +106,7 @@ class RankStartError(AioelasticError, OSError):
         self, local_rank: int, command: Iterable[str], cwd: str | None, error: OSError, doing: str = "start"
     ) -> None:
         self.local_rank = local_rank
-        self.command = tuple(command)
+        self.command: tuple[str, ...] = tuple(command)
         self.cwd = cwd
         self.doing = doing
         self.filename = error.filename
@@ -236,7 +236,7 @@ class SurvivorsError(AioelasticError, RuntimeError):
 
     def __init__(self, attempt: int, survivors: Mapping[int, Sequence[int]]) -> None:
         self.attempt = attempt
-        self.survivors = {rank: list(pids) for rank, pids in survivors.items()}
+        self.survivors: dict[int, list[int]] = {rank: list(pids) for rank, pids in survivors.items()}
         who = "; ".join(f"of rank {rank} pid {', '.join(map(str, pids))}" for rank, pids in self.survivors.items())
         super().__init__(
             f"attempt {attempt} has failed and is not repeated, since SIGKILL does not end all of its processes: {who} "

@@ -8,7 +8,7 @@ from aioelastic._errors.exceptions import AioelasticError
 class NumaBindingError(AioelasticError, RuntimeError):
     """A rank cannot be bound to CPUs as asked: nothing can be chosen, or the system refused it.
 
-    It is a `RuntimeError` too, as the same failure is in torch. With `NumaOptions.should_fall_back_if_binding_fails`
+    It is a `RuntimeError` too, as the same failure is in torch. With ``NumaOptions.should_fall_back_if_binding_fails``
     there is a warning in its place, and the rank runs on the CPUs that its supervisor may use. Options that are wrong
     by themselves are a `SpecificationError`.
 
@@ -27,7 +27,7 @@ class NumaBindingError(AioelasticError, RuntimeError):
 
     def __init__(self, problem: str, *, mode: str = "", local_rank: int | None = None, remedy: str = "") -> None:
         self.problem = problem
-        self.mode = str(mode)
+        self.mode: str = str(mode)
         self.local_rank = local_rank
         self.remedy = remedy
         who = "the ranks" if local_rank is None else f"rank {local_rank}"

@@ -28,7 +28,7 @@ class AffinityMode(StrEnum):
     """An even share of the node's physical cores among all accelerators of that node, and nobody else's."""
 
     CORE_COMPLEX = "core-complex"
-    """One core complex of the node: the CPUs that share the highest-level cache. Shared when there are too few."""
+    """One core complex of the node (the CPUs that share the highest-level cache). Shared when there are too few."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class SubprocessHandler:
-    """One rank as an asyncio subprocess (`RankProcess`); made by `get_subprocess_handler`.
+    """One rank as an asyncio subprocess (``RankProcess``); made by `get_subprocess_handler`.
 
     Attributes:
         proc: The process as asyncio knows it.
@@ -37,7 +37,7 @@ class SubprocessHandler:
     """
 
     def __init__(self, child: CommandChild, local_rank_id: int, global_rank: int | None = None) -> None:
-        self.proc = child.process
+        self.proc: asyncio.subprocess.Process = child.process
         self.local_rank_id = local_rank_id
         self.global_rank = global_rank
         self._child = child

@@ -23,6 +23,7 @@ class EventKind(enum.Enum):
     """An agent has begun an attempt and knows its place in the world; no rank is started yet."""
 
     RANK_STARTED = "rank started"
+    """A rank has been started, with its ``pid``."""
 
     GROUP_STARTED = "group started"
     """All ranks are started."""
@@ -31,7 +32,7 @@ class EventKind(enum.Enum):
     """With ``exitcode``, ``signal`` and ``cause``."""
 
     GROUP_FAILED = "group failed"
-    """The first failure: ``rank`` has failed, and the others are about to be stopped."""
+    """``rank`` has failed, as the first one; the others are about to be stopped."""
 
     GROUP_STOPPING = "group stopping"
     """What is left of the group is being ended, beginning with ``signal``."""
@@ -58,7 +59,7 @@ class EventKind(enum.Enum):
     """An agent is done; ``state`` says how."""
 
     EVENTS_MISSED = "events missed"
-    """The reader was too slow: what stands now follows, what led to it is lost."""
+    """The reader was too slow. What stands now follows, and what led to it is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ class Event:
         rank: The rank it happened to; of an agent the global rank. ``None`` where it is about the group.
         pid: The rank's process id, where it is about a rank that has one.
         attempt: Of an agent: the attempt's number, from 0.
-        exitcode: Of ``RANK_EXITED`` and ``GROUP_FAILED``: as `RankExit.exitcode`.
+        exitcode: Of ``RANK_EXITED`` and ``GROUP_FAILED``: as ``RankExit.exitcode``.
         signal: The signal that a rank was sent or died of, by name.
         cause: Of ``RANK_EXITED``: why the rank ended.
         state: Of ``GROUP_ENDED``, ``ATTEMPT_ENDED`` and ``RUN_ENDED``: how it ended.

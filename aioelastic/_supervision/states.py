@@ -10,7 +10,7 @@ class GroupState(enum.Enum):
     STARTING = "starting"
     RUNNING = "running"
     RESTARTING = "waiting for the next attempt"
-    """Of agents only: an attempt has failed, and the next one begins in a moment."""
+    """An attempt of an agent has failed, and the next one begins in a moment."""
     STOPPING = "stopping"
     SUCCEEDED = "succeeded"
     FAILED = "failed"

@@ -10,7 +10,6 @@ import re
 import signal
 import sys
 import tempfile
-import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -22,7 +21,9 @@ import uvloop
 
 from aioelastic._processes.fork_server import request_process, start_resource_tracker
 from aioelastic._processes.function_calls import Handover
+from tests.helpers import sampling
 from tests.helpers.leaks import Snapshot
+from tests.helpers.sampling import sample
 
 LOOPS: Final = {"asyncio", "uvloop"}
 METHODS: Final = {"spawn", "fork", "forkserver"}
@@ -36,13 +37,19 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # Speed is measured in benchmarks/, and a busy machine is no failure.
-hypothesis.settings.register_profile("sample", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("sample", deadline=None, max_examples=30)
 hypothesis.settings.register_profile("everything", deadline=None)
 
 
-def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run every async test on asyncio's own loop and on uvloop."""
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run every async test on asyncio's own loop or on uvloop: the next Python takes the other one."""
+    factories = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    if config.getoption("--every-case"):
+        return factories
+    [(name, factory)] = sample([*factories.items()], 2, item.nodeid)
+    return {name: factory}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,26 +61,38 @@ def pytest_configure(config: pytest.Config) -> None:
     """Tell of a marker, say how many examples properties are tried with, refuse a world that the ranks would have."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         raise pytest.UsageError("SIGINT is ignored, as in what a script starts with &: the ranks would ignore it, too")
-    config.addinivalue_line("markers", "one_of(*names): of cases that differ only in these parameters, too, run one")
+    config.addinivalue_line("markers", "one_of(*names): of cases that differ only in these parameters, run one")
+    config.addinivalue_line(
+        "markers", "half: of the cases of a test, run every second one, the others on the next Python"
+    )
+    sampling.EVERY_CASE = config.getoption("--every-case")
     hypothesis.settings.load_profile("everything" if config.getoption("--every-case") else "sample")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the cases of a test that differ only in the loop, run one; where it is marked, also in other parameters.
+    """Of cases that differ in what matters little, run one; where it is marked, of all cases of a test, the half.
 
     Processes are slow to start, and most of what they do has nothing to do with these. Which case is run depends on
     the test's name and on the Python: the next one takes the next case.
     """
     if config.getoption("--every-case"):
         return
-    groups: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        groups.setdefault(_name_of_group(item), []).append(item)
-    chosen = {
-        group[(zlib.crc32(name.encode()) + sys.version_info.minor // 2) % len(group)] for name, group in groups.items()
-    }
+    chosen = {*_sampled(items, _name_of_group, None)}
+    halves = [item for item in items if item in chosen and item.get_closest_marker("half")]
+    chosen -= {*halves} - {*_sampled(halves, lambda item: item.nodeid.partition("[")[0], 2)}
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = [item for item in items if item in chosen]
+
+
+def _sampled(
+    items: list[pytest.Item], name_of: Callable[[pytest.Item], str], share: int | None
+) -> Iterator[pytest.Item]:
+    """Of each group of so many items, or of all, with the same name, choose one."""
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        groups.setdefault(name_of(item), []).append(item)
+    for name, group in groups.items():
+        yield from sample(group, share or len(group), name)
 
 
 def _name_of_group(item: pytest.Item) -> str:

@@ -41,6 +41,7 @@ def test_it_shows_this_machine() -> None:
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "two", "1.5"])
+@pytest.mark.half
 def test_a_number_of_ranks_that_is_none(number: str) -> None:
     """What is no number of ranks is refused in one line that says what is."""
     done = aioelastic("numa", f"--nproc-per-node={number}")

@@ -78,6 +78,7 @@ def test_a_person_follows_a_run_that_fails_once(tmp_path: Path) -> None:
     [((), {"NO_COLOR": "1"}, {"\r\x1b[K"}), (("--no-color",), {"TERM": "dumb"}, set())],
     ids=["NO_COLOR", "dumb"],
 )
+@pytest.mark.half
 def test_without_colours_there_are_none(
     tmp_path: Path, words: tuple[str, ...], variables: dict[str, str], controls: set[str]
 ) -> None:

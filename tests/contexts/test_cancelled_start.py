@@ -18,6 +18,7 @@ import uvloop
 from aioelastic import PContext, Std, start_processes
 from tests.helpers.leaks import descendants
 from tests.helpers.programs import SLEEP, shells
+from tests.helpers.sampling import sample
 from tests.helpers.waiting import is_alive
 
 RANKS = shells(SLEEP, SLEEP, SLEEP, SLEEP)
@@ -44,7 +45,7 @@ async def _end(task: "asyncio.Task[PContext]") -> bool:
 @pytest.mark.parametrize("tee", [Std.NONE, Std.ALL])
 async def test_cancelled_after_k_steps(tmp_path: Path, caplog: pytest.LogCaptureFixture, tee: Std) -> None:
     """Cancelled after k steps of the loop, from 0 to 200, a start of 4 ranks leaves no process and no file."""
-    for steps in STEPS:
+    for steps in sample(STEPS, 2, str(tee)):
         logs = tmp_path / str(steps)
         task = asyncio.create_task(start_processes("job", "sh", RANKS, log_dir=logs, tee=tee))
         for _ in range(steps):
@@ -65,7 +66,7 @@ async def test_cancelled_at_any_time(tmp_path: Path) -> None:
     await context.close(signal.SIGKILL)
     finished = []
 
-    for part in range(40):
+    for part in sample(range(40), 2):
         task = asyncio.create_task(start_processes("job", "sh", RANKS, log_dir=tmp_path, tee=Std.ALL))
         await asyncio.sleep(duration * part / 30)
         task.cancel()
@@ -77,7 +78,7 @@ async def test_cancelled_at_any_time(tmp_path: Path) -> None:
 
 async def test_cancelled_twice() -> None:
     """A second cancellation, while the first one cleans up, does not make it leave anything."""
-    for steps in range(0, 120, 3):
+    for steps in sample(range(0, 120, 3), 2):
         task = asyncio.create_task(start_processes("job", "sh", RANKS))
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -98,7 +99,7 @@ async def test_sibling_fails_during_the_start() -> None:
             await asyncio.sleep(0)
         raise ZeroDivisionError
 
-    for steps in range(0, 200, 10):
+    for steps in sample(range(0, 200, 10), 2):
         with pytest.raises(ExceptionGroup):  # noqa: PT012 - the whole block is what is torn down
             async with asyncio.TaskGroup() as group:
                 starts = [group.create_task(start_processes("job", "sh", shells(SLEEP, SLEEP))) for _ in range(2)]
@@ -136,7 +137,7 @@ def test_program_ends_during_the_start(make_loop: Callable[[], asyncio.AbstractE
     if blocked:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     try:
-        for milliseconds in range(0, 30, 2):
+        for milliseconds in sample(range(0, 30, 2), 2):
             with pytest.raises(ZeroDivisionError), asyncio.Runner(loop_factory=make_loop) as runner:
                 runner.run(main(milliseconds / 1000))
             assert _alive() == []

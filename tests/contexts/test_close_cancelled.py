@@ -152,6 +152,7 @@ async def test_a_cancelled_close_leaves_no_temporary_directory(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 5, 10, 20, 30, 40, 60, 100])
+@pytest.mark.half
 async def test_a_close_during_the_start_leaves_nothing(tmp_path: Path, steps: int) -> None:
     """Wherever the start stands, the close ends it, and whoever starts it learns that it was closed."""
     reports: list[object] = []
@@ -216,6 +217,7 @@ def _runs_in(process: psutil.Process, folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("how", ENDINGS)
+@pytest.mark.half
 def test_the_end_of_the_loop_kills_what_was_left_open(driver: list[str], tmp_path: Path, how: str) -> None:
     """However ``run`` ends, or is interrupted by ^C, no rank and no leftover of a rank is alive afterwards."""
     *command, run = driver

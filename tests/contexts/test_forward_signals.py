@@ -209,6 +209,7 @@ async def test_a_context_that_has_not_started_does_not_start() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.half
 async def test_a_start_under_way_is_given_up(times: int) -> None:
     """Whenever it comes, the start raises once everything is reaped; where the start was faster, the group ends."""
     started = 0

@@ -22,7 +22,7 @@ from tests.helpers.leaks import descendants
 from tests.helpers.programs import SLEEP, shells
 from tests.helpers.waiting import is_alive
 
-pytestmark = pytest.mark.filterwarnings(FORK_WARNING)
+pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.half]
 
 each_method = pytest.mark.parametrize("method", METHODS)
 

@@ -25,7 +25,7 @@ from tests.helpers import function_endings, functions
 from tests.helpers.function_groups import FORK_WARNING, METHODS, run_functions
 from tests.helpers.waiting import until
 
-pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method]
+pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method, pytest.mark.half]
 
 BOUND = 20.0
 """Seconds in which a failure must be there, on a busy machine too; nothing here waits for anything."""

@@ -27,9 +27,10 @@ from tests.helpers.drivers import LOOPS, run_driver
 from tests.helpers.function_groups import FORK_WARNING, METHODS, all_ready, function_group, ready
 from tests.helpers.groups import until_status
 from tests.helpers.leaks import descendants
+from tests.helpers.sampling import sample
 from tests.helpers.waiting import is_alive, until
 
-pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method]
+pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method, pytest.mark.half]
 
 each_method = pytest.mark.parametrize("method", METHODS)
 each_loop = pytest.mark.parametrize("loop", LOOPS)
@@ -169,11 +170,13 @@ class TestEarlyClose:
     async def test_right_after_the_start(self, method: str, number: signal.Signals) -> None:
         """Closed at any early moment, before the ranks have opened their sessions too, all of them end at once."""
         before = set(descendants("self"))
-        for turns in range(10):
+        for turns in sample(range(10), 2):
             context = await start_processes("job", worlds.pause, {0: (), 1: ()}, start_method=method)
             for _ in range(turns):
                 await asyncio.sleep(0.001)
-            await _within(10, context.close(number, timeout=60))
+            # Python itself loses the exception of an interrupt that comes within some callbacks of its imports.
+            grace = 1 if number == signal.SIGINT else 60
+            await _within(10, context.close(number, timeout=grace))
 
             assert [pid for pid in descendants("self") if pid not in before and is_alive(pid)] == []
             assert not any(map(is_alive, context.pids().values()))
@@ -181,7 +184,7 @@ class TestEarlyClose:
     @each_method
     async def test_while_it_starts(self, method: str) -> None:
         """Closed while ranks are being started, the start says so, or was faster; nothing is left."""
-        for turns in range(0, 60, 4):
+        for turns in sample(range(0, 60, 4), 2):
             context = MultiprocessContext(
                 "job", worlds.pause, dict.fromkeys(range(3), ()), None, method, DefaultLogsSpecs()
             )

@@ -12,7 +12,7 @@ from tests.helpers.drivers import driver_environment
 from tests.helpers.function_groups import METHODS
 from tests.helpers.waiting import is_alive
 
-pytestmark = pytest.mark.one_method
+pytestmark = [pytest.mark.one_method, pytest.mark.half]
 
 PICKLING: Final = ("spawn", "forkserver")
 """The methods that import the main module again."""

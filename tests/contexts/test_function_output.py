@@ -13,7 +13,7 @@ from tests.helpers import function_worlds as worlds
 from tests.helpers.drivers import LOOPS, driver_command, driver_environment, run_driver
 from tests.helpers.function_groups import FORK_WARNING, METHODS, run_functions
 
-pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method]
+pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method, pytest.mark.half]
 
 each_method = pytest.mark.parametrize("method", METHODS)
 each_loop = pytest.mark.parametrize("loop", LOOPS)

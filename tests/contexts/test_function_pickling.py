@@ -1,6 +1,5 @@
 """What passes between supervisor and ranks by pickle, what does not, and what is said of it."""
 
-import functools
 import json
 import multiprocessing
 import socket
@@ -19,7 +18,7 @@ from tests.helpers.drivers import LOOPS, run_driver
 from tests.helpers.function_groups import FORK_WARNING, METHODS, run_functions
 from tests.helpers.waiting import until
 
-pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method]
+pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method, pytest.mark.half]
 
 PICKLING: Final = ("spawn", "forkserver")
 """The methods whose ranks get their function and arguments by pickle."""
@@ -68,12 +67,6 @@ run(main)
 """Says why a rank failed whose value can be unpickled anywhere else, for each type that unpickling raises here."""
 
 RAISED_HERE: Final = ("SystemExit", "KeyboardInterrupt", "GeneratorExit", "RuntimeError", "Mute")
-
-
-@functools.cache
-def said_of_what_raises_here(loop: str) -> list[str]:
-    """Give what one supervisor, which goes on, says of each of these types."""
-    return [json.loads(line) for line in run_driver(RAISES_HERE, loop, *RAISED_HERE).splitlines()]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -138,11 +131,13 @@ async def test_a_value_that_ends_the_process_well_is_no_value(tmp_path: Path, me
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("kind", RAISED_HERE)
-def test_a_value_that_raises_in_the_supervisor_fails_its_rank(loop: str, kind: str) -> None:
+def test_a_value_that_raises_in_the_supervisor_fails_its_rank(loop: str) -> None:
     """Whatever unpickling raises, and there only, the supervisor goes on and says of which type it was."""
-    said = said_of_what_raises_here(loop)[RAISED_HERE.index(kind)]
-    assert said.startswith(f"Its value does not unpickle here ({kind}")
+    said = [json.loads(line) for line in run_driver(RAISES_HERE, loop, *RAISED_HERE).splitlines()]
+
+    assert len(said) == len(RAISED_HERE)
+    for kind, text in zip(RAISED_HERE, said, strict=True):
+        assert text.startswith(f"Its value does not unpickle here ({kind}")
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -15,9 +15,10 @@ from tests.helpers import function_worlds as worlds
 from tests.helpers.drivers import LOOPS, run_driver
 from tests.helpers.function_groups import FORK_WARNING, METHODS, run_functions
 from tests.helpers.leaks import descendants
+from tests.helpers.sampling import sample
 from tests.helpers.waiting import is_alive
 
-pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method]
+pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method, pytest.mark.half]
 
 each_method = pytest.mark.parametrize("method", METHODS)
 each_loop = pytest.mark.parametrize("loop", LOOPS)
@@ -63,7 +64,7 @@ class TestCancelled:
     async def test_after_k_steps(self, method: str, tee: Std, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         """Cancelled after k steps of the loop, a start of 4 ranks leaves no process, and complains of nothing."""
         before = _alive()
-        for steps in range(0, 200, 5):
+        for steps in sample(range(0, 200, 5), 2):
             task = asyncio.create_task(
                 start_processes("job", worlds.pause, RANKS, start_method=method, log_dir=tmp_path, tee=tee)
             )
@@ -84,7 +85,7 @@ class TestCancelled:
         duration = asyncio.get_running_loop().time() - began
         await context.close(signal.SIGKILL)
 
-        for part in range(20):
+        for part in sample(range(20), 2):
             task = asyncio.create_task(start_processes("job", worlds.pause, RANKS, start_method=method))
             await asyncio.sleep(duration * part / 15)
             task.cancel()
@@ -98,7 +99,7 @@ class TestCancelled:
         program = f"""{PRELUDE}
 async def main():
     await warm_up({method!r})
-    for steps in range(0, 120, 3):
+    for steps in range(0, 120, 6):
         task = asyncio.create_task(start_processes("job", worlds.pause, dict.fromkeys(range(3), ()),
                                                    start_method={method!r}))
         for _ in range(steps):

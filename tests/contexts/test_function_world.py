@@ -26,7 +26,7 @@ from tests.helpers.function_groups import (
     values_of,
 )
 
-pytestmark = pytest.mark.filterwarnings(FORK_WARNING)
+pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.half]
 
 each_method = pytest.mark.parametrize("method", METHODS)
 each_loop = pytest.mark.parametrize("loop", LOOPS)

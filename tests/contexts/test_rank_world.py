@@ -93,6 +93,7 @@ class TestDescriptors:
 
     @pytest.mark.parametrize("loop", LOOPS)
     @pytest.mark.parametrize("teed", [False, True])
+    @pytest.mark.half
     def test_streams_are_blocking(self, loop: str, teed: bool) -> None:
         """All of 200 kB arrives although the supervisor's own stdout and stderr are non-blocking, and they stay so."""
         program = """
@@ -133,6 +134,7 @@ class TestSignals:
 
     @pytest.mark.parametrize("loop", LOOPS)
     @pytest.mark.parametrize("more", ["", "signal.signal(signal.SIGUSR2, signal.SIG_IGN)"])
+    @pytest.mark.half
     def test_inherited_ignore_stays(self, loop: str, more: str) -> None:
         """Signals that the supervisor was started with as ignored (nohup) are ignored in its ranks, and only these."""
         program = f"""

@@ -148,6 +148,7 @@ async def test_a_grandchild_that_raises_first_is_the_cause(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("fault", ["raise RuntimeError('no text')", "return 3", "raise SystemExit"])
+@pytest.mark.half
 async def test_an_exception_without_a_text_is_recorded(tmp_path: Path, fault: str) -> None:
     """When ``str()`` of an exception fails its type and traceback are there.
 

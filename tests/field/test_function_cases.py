@@ -12,7 +12,7 @@ from tests.helpers import function_endings, functions
 from tests.helpers.function_groups import FORK_WARNING, METHODS, run_functions
 from tests.helpers.waiting import is_alive
 
-pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method]
+pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method, pytest.mark.half]
 
 BOUND: Final = 10.0
 """Seconds for what takes one at most, on a busy machine."""

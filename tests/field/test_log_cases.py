@@ -164,6 +164,7 @@ def test_undecodable_bytes_pass_in_an_ascii_locale(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+@pytest.mark.half
 async def test_a_progress_bar_off_a_terminal_is_one_record(
     stream: str, end: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,6 +60,7 @@ run(main)
 
 @each_loop
 @pytest.mark.parametrize(("keys", "first"), [(b"\x03", "INT"), (b"\x1c", "QUIT")], ids=["^C", "^backslash"])
+@pytest.mark.half
 def test_a_second_interrupt_hurries_the_stop(loop: str, tmp_path: Path, keys: bytes, first: str) -> None:
     """Of two ^C typed at a terminal the first reaches each rank once, and the second one ends all, despite the grace.
 
@@ -107,6 +108,7 @@ run(main)
 
 @each_loop
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.half
 def test_a_signal_from_elsewhere_wakes_an_idle_supervisor(loop: str, tmp_path: Path, number: signal.Signals) -> None:
     """A loop that sleeps, with nothing else going on, forwards at once, and the program ends by itself.
 
@@ -308,6 +310,7 @@ run(main)
 
 @each_loop
 @pytest.mark.parametrize("how", ["close", signal.SIGTERM, signal.SIGINT])
+@pytest.mark.half
 def test_no_rank_is_spawned_after_a_stop_request(loop: str, tmp_path: Path, how: str | signal.Signals) -> None:
     """Asked to stop among 200 starts, by a close or by a signal, a group starts no further rank, and all are gone.
 

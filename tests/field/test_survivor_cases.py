@@ -49,6 +49,7 @@ with socket.create_server(("127.0.0.1", {port})):
 @pytest.mark.parametrize(
     "end", ["os._exit(3)", "os.kill(os.getpid(), 9)", "time.sleep(60)"], ids=["fails", "dies", "closed"]
 )
+@pytest.mark.half
 async def test_the_next_attempt_finds_the_port_free(tmp_path: Path, leave: str, end: str) -> None:
     """A rank binds a port, leaves a grandchild that holds it, and crashes: the next group's rank binds it at once.
 

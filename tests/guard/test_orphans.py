@@ -38,6 +38,7 @@ ENDS = {
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("end", ENDS)
+@pytest.mark.half
 def test_nothing_outlives_the_supervisor(end: str, loop: str, tmp_path: Path) -> None:
     """Ranks and children that ignore SIGTERM, and daemons in sessions of their own, are gone, and so is the guard."""
     with doomed(GROUP.format(end=ENDS[end]), FAMILY, tmp_path, loop=loop) as supervisor:
@@ -178,6 +179,7 @@ def test_unrelated_children_are_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hold", ["os.fork()", "__import__('ctypes').CDLL(None).fork()"], ids=["Python", "C"])
+@pytest.mark.half
 def test_a_fork_of_the_supervisor_does_not_stand_for_it(hold: str, tmp_path: Path) -> None:
     """A copy of the supervisor that lives on, even with a copy of the guard's socket, keeps nothing alive."""
     fork = f"copy = {hold}\n    if not copy: __import__('signal').pause()\n    print(copy, flush=True)\n    "

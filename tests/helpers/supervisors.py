@@ -40,9 +40,9 @@ def supervise(body: str, prelude: str = "", **options: Any) -> "subprocess.Compl
     return subprocess.run(supervisor(body, prelude), check=False, timeout=60, **{**streams, **options})
 
 
-def wait_until(sign: Callable[[], object], what: str = "a sign") -> None:
+def wait_until(sign: Callable[[], object], what: str = "a sign", pause: float = 0.005) -> None:
     """Wait until something is so, in a test without an event loop."""
     deadline = time.monotonic() + PATIENCE
     while not sign():
         assert time.monotonic() < deadline, f"{what} did not come within {PATIENCE} seconds"
-        time.sleep(0.005)
+        time.sleep(pause)

@@ -39,6 +39,7 @@ run(main)
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("megabytes", [0, 0.3, 1, 2, 5])
+@pytest.mark.half
 def test_a_killed_supervisor_loses_and_doubles_nothing(tmp_path: Path, loop: str, megabytes: float) -> None:
     """Whoever holds duplicates can append what is in the pipe to the file, and every number is there once, in order."""
     ours, theirs = socket.socketpair()

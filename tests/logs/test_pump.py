@@ -44,6 +44,7 @@ AWKWARD = {
 
 
 @pytest.mark.parametrize("expression", AWKWARD.values(), ids=AWKWARD)
+@pytest.mark.half
 async def test_the_file_has_every_byte(expression: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The rank's file is what the rank wrote, whatever it is, and whatever the console makes of it."""
     result = await run_pythons(
@@ -54,6 +55,7 @@ async def test_the_file_has_every_byte(expression: str, tmp_path: Path, capfd: p
     assert not result.is_failed()
 
 
+@pytest.mark.half
 async def test_a_huge_line_is_whole_in_the_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A line of 20 MB is in the file in one piece, and on the console in marked ones with nothing lost."""
     size = 20_000_000
@@ -68,6 +70,7 @@ async def test_a_huge_line_is_whole_in_the_file(tmp_path: Path, capfd: pytest.Ca
     assert sum(piece.count("x") for piece in pieces) == size
 
 
+@pytest.mark.half
 async def test_many_short_lived_ranks_all_have_their_last_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,9 +122,10 @@ async def test_without_time_to_drain_what_is_in_the_pipe_is_taken(tmp_path: Path
 
 @pytest.mark.one_of("way")
 @pytest.mark.parametrize("console", ["a reader", "nobody for a while"])
+@pytest.mark.half
 def test_memory_is_bounded(tmp_path: Path, console: str, way: str) -> None:
-    """A line of 80 MB does not make the supervisor grow, with a fast console and with one that is behind."""
-    shell = "head -c 80000000 /dev/zero | tr '\\0' x; touch " + str(tmp_path / "done")
+    """A line of 40 MB does not make the supervisor grow, with a fast console and with one that is behind."""
+    shell = "head -c 40000000 /dev/zero | tr '\\0' x; touch " + str(tmp_path / "done")
     body = f"""
         def peak():
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -145,6 +149,6 @@ def test_memory_is_bounded(tmp_path: Path, console: str, way: str) -> None:
 
     words = done.stderr.split()
     assert words[0::2] == [b"growth", b"size"], done.stderr
-    assert int(words[3]) == 80_000_000
+    assert int(words[3]) == 40_000_000
     assert int(words[1]) < 30
-    assert int(shown) == 80_000_000
+    assert int(shown) == 40_000_000

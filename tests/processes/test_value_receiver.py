@@ -221,6 +221,7 @@ async def test_a_large_size_takes_memory_only_as_it_comes() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray])
+@pytest.mark.half
 async def test_memory_is_given_back_while_the_value_is_made(kind: type) -> None:
     """A value of 60 MB is never in memory twice, and when it is dropped nothing of it is left."""
     size = 60 * 2**20

@@ -167,6 +167,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 @each_loop
 @pytest.mark.parametrize("thread", [False, True])
+@pytest.mark.half
 def test_a_forked_child_has_the_handlers_of_before(loop: str, thread: bool) -> None:
     """It dies of SIGTERM, which its parent does not hear of, whichever thread forked it."""
     program = f"""{LISTENS}

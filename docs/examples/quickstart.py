@@ -57,9 +57,7 @@ async def run(name: str, folders: list[Path], logs: str) -> RunProcsResult:
         redirects=Std.ERR,
         duplicate_stdout_filters=["very long"],
     ) as context:
-        result = await context.wait()
-    assert result is not None  # no timeout was given
-    return result
+        return await context.wait()
 
 
 async def main() -> None:

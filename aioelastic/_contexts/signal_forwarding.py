@@ -41,6 +41,8 @@ def forward_signals(context: Supervised, *signals: signal.Signals) -> AbstractAs
     * Blocks may be nested or overlap, in any order: each gets every signal that it asked for, so that one ^C ends all
       their groups.
     * Handlers of ``loop.add_signal_handler`` are called as well, as the loop hears of signals in a way of its own.
+      Those of ``signal.signal`` are not: a server that ends by one (uvicorn) would go on, so within such a server
+      close the context when the server shuts down.
     * Only a program's main thread can handle signals: elsewhere there is a `RuntimeWarning`, and no effect.
     * A forked child has the handlers of before.
 

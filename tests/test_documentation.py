@@ -3,32 +3,32 @@
 import ast
 import doctest
 import importlib
-import os
+import json
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
-from typing import Final
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+import aioelastic
+from aioelastic._agent.rank_environment import rank_variables
+from aioelastic._agent.rendezvous import lone_world
+from aioelastic._cli.option_table import OPTIONS
+from aioelastic._cli.run_options import parse
+from tests.helpers.pages import PAGES, ROOT, blocks_of, run_pages
+from tests.test_import_floors import FLOORS
+
+PACKAGE = Path(aioelastic.__file__).parent  # of what is installed: the sources need not be here
 MODULES = sorted(
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    for path in (ROOT / "aioelastic").rglob("*.py")
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
     if path.parent.name != "_child"
 )
 
-GUIDES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
-PROGRAMMED = [path for path in GUIDES if "```python" in path.read_text()]
-
-RUNS_BLOCKS: Final = """
-import runpy, sys
-for program in sys.argv[1:]:
-    print("== " + program, flush=True)
-    runpy.run_path(program, run_name="__main__")
-"""
-"""Runs programs one after the other: an interpreter for each would take longer than what they do."""
+REFERENCE = ROOT / "docs" / "reference"
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -59,12 +59,12 @@ def test_the_readmes_first_program_does_what_it_says(tmp_path: Path) -> None:
 
 def test_the_readmes_program_with_a_function_does_what_it_says(tmp_path: Path) -> None:
     """The README's second program, in a script of its own, prints the squares."""
-    program = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    first_and_this = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(first_and_this) == 2
     script = tmp_path / "squares.py"
-    script.write_text(program)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    script.write_text(first_and_this[1])
 
-    printed = subprocess.check_output([sys.executable, script], text=True, timeout=60, env=environment)
+    printed = subprocess.check_output([sys.executable, script], text=True, timeout=60)
 
     assert printed == "{0: 0, 1: 1, 2: 4, 3: 9}\n"
 
@@ -73,7 +73,7 @@ def test_the_quickstart_shows_success_and_root_cause(tmp_path: Path, open_direct
     """The quickstart's first group succeeds, its second one names rank 2 as the root cause."""
     command = [sys.executable, str(ROOT / "docs" / "examples" / "quickstart.py")]
     # A part of the standard library is enough to read; of what the ranks import, only what tells them where it is.
-    for path in Path(ast.__file__).parent.glob("*.py"):
+    for path in Path(ast.__file__).parent.glob("[a-f]*.py"):
         if path.stem == "ast" or path.stem not in sys.modules:
             (open_directory / path.name).symlink_to(path)
     environment = {"PATH": "/bin", "TMPDIR": str(tmp_path), "PYTHONPATH": str(open_directory)}
@@ -88,37 +88,97 @@ def test_the_quickstart_shows_success_and_root_cause(tmp_path: Path, open_direct
     assert "Other failure" not in done.stdout
 
 
-@pytest.mark.parametrize("guide", PROGRAMMED, ids=lambda guide: guide.stem)
-def test_the_programs_of_a_guide_print_what_it_says(guide: Path, tmp_path: Path) -> None:
-    """Each Python block runs as it stands, and prints the lines of the text block that follows.
+@pytest.mark.parametrize("folder", ["", "tutorial", "how-to", "reference", "explanation"])
+def test_what_the_pages_show_prints_what_they_say(folder: str, tmp_path: Path) -> None:
+    """Each Python block, and each command in an ``sh`` block, prints the lines of the text block that follows.
 
-    A block that begins with ``# name.py`` is a file of that name for the others.
+    A block that begins with ``# name.py`` is a file of that name for the others of its page.
     """
-    blocks = re.findall(r"```python\n(.*?)```(?:\n+(?:It prints:\n+)?```text\n(.*?)```)?", guide.read_text(), re.DOTALL)
-    printed: dict[str, str] = {}
-    for number, (program, output) in enumerate(blocks):
-        named = re.match(r"# (\w+\.py)\n", program)
-        name = named[1] if named else f"block_{number}.py"
-        (tmp_path / name).write_text(program)
-        if not named:
-            printed[name] = output
-    command = [sys.executable, "-W", "error", "-c", RUNS_BLOCKS, *printed]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pages = [page for page in PAGES if page.parent == ROOT / "docs" / folder]
 
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
-
-    assert (done.stderr, done.returncode) == ("", 0)
-    found = re.split(r"^== (.*)\n", done.stdout, flags=re.MULTILINE)[1:]
-    # Lines of different ranks come in any order.
-    assert {name: sorted(text.splitlines()) for name, text in zip(found[::2], found[1::2], strict=True)} == {
-        name: sorted(text.splitlines()) for name, text in printed.items()
-    }
+    assert run_pages(pages, tmp_path) == []
+    assert pages
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *GUIDES], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_block_goes_unchecked(page: Path) -> None:
+    """What is neither run nor printed can be read by whoever it is for: our parser, JSON's, TOML's, or Sphinx."""
+    for block in blocks_of(page):
+        if block.language == "bash":
+            # For Slurm, or beside torchrun: its commands of ours are understood.
+            for line in block.text.splitlines():
+                _, ours, words = line.partition("aioelastic run ")
+                assert not ours or parse(shlex.split(words, comments=True), {}).script
+        elif block.language == "dockerfile":
+            command = json.loads(block.text.splitlines()[-1].removeprefix("CMD "))
+            assert command[:2] == ["aioelastic", "run"]
+            assert parse(command[2:], {}).script
+        elif block.language == "json":
+            assert json.loads(block.text)
+        elif block.language == "toml":
+            assert tomllib.loads(block.text)
+        else:
+            assert block.language in {"python", "sh", "text"} or re.fullmatch(r"\{[a-z-]+\}.*", block.language), block
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
 def test_every_file_a_page_points_to_is_there(page: Path) -> None:
-    """No link of the README or of a guide leads nowhere."""
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+    """No link of the README or of a page leads nowhere."""
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def test_the_reference_has_each_public_name_once() -> None:
+    """Whoever looks a name up finds it, in one place."""
+    pages = "\n".join(page.read_text() for page in REFERENCE.glob("*.md"))
+
+    described = re.findall(r"^\.\. auto(?:class|exception|function):: (\w+)", pages, re.MULTILINE)
+
+    assert sorted(name for name in described if name != "aioelastic") == aioelastic.__all__
+
+
+def test_the_tree_of_exceptions_is_the_real_one() -> None:
+    """The drawn tree has each exception below its base, and with the built-in one that it also is."""
+    tree = next(block.text for block in blocks_of(REFERENCE / "exceptions.md") if block.language == "text")
+
+    drawn: list[type[BaseException]] = []
+    above: list[type[BaseException]] = []
+    for indent, name, builtin in re.findall(r"^([│├└─ ]*)([A-Z]\w+)(?: \((\w+)\))?", tree, re.MULTILINE):
+        error = getattr(aioelastic, name)
+        above = [*above[: len(indent) // 4], error]
+        drawn.append(error)
+        assert not builtin or issubclass(error, getattr(importlib.import_module("builtins"), builtin))
+        assert len(above) == 1 or above[-2] in error.__bases__
+    public = [getattr(aioelastic, name) for name in aioelastic.__all__]
+    assert set(drawn) == {each for each in public if isinstance(each, type) and issubclass(each, BaseException)}
+
+
+def test_the_reference_has_all_options_with_their_meaning() -> None:
+    """The table of ``aioelastic run`` is what the parser goes by."""
+    page = (REFERENCE / "command-line.md").read_text()
+
+    rows = re.findall(r"^\| (?:`-(\w)`, )?`--(\S+?)(?: (\S+))?` \| (.+) \|$", page, re.MULTILINE)
+
+    assert [(*names, meaning.replace("`", "")) for *names, meaning in rows] == [
+        (each.short, each.name, each.metavar, each.help) for each in OPTIONS
+    ]
+    assert all(f"`{each.variable}`" in page for each in OPTIONS if each.variable)
+
+
+def test_the_reference_has_all_variables_of_a_rank() -> None:
+    """What an agent's rank is given stands on the page."""
+    page = (REFERENCE / "variables.md").read_text()
+    spec = aioelastic.WorkerSpec(entrypoint="true", local_world_size=2, virtual_local_rank=True)
+
+    given = rank_variables(spec, lone_world(2), 0, 0, {})
+
+    assert set(given) <= set(re.findall(r"^\* `(\w+)`: ", page, re.MULTILINE))
+
+
+def test_the_architecture_page_draws_all_floors() -> None:
+    """The stack on the page is the one that imports are held to."""
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
+
+    drawn = re.findall(r"<b>(\w+)</b>", page)
+
+    assert drawn[::-1] == [floor for floor in FLOORS if floor.startswith("_") and floor != "__main__"]

@@ -12,6 +12,7 @@
     ├── DescriptorLimitError (OSError)           too few open files for the group; nothing was started
     ├── ContextStateError (RuntimeError)         a method called before start, twice, or after close; or in a rank
     │                                            that is still importing the main module
+    ├── NumaBindingError (RuntimeError)          the binding asked for cannot be had (module ``_numa.errors``)
     ├── RendezvousError (RuntimeError)           a rendezvous gave no place in the world; no rank was started
     ├── SurvivorsError (RuntimeError)            processes that SIGKILL does not end forbid a restart
     └── ChildFailedError                         ranks failed (module ``child_failed``)

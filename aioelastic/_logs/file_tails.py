@@ -106,20 +106,27 @@ class FileTail:
             close_private(descriptor)
 
     def _go_back(self, descriptor: int, last: int) -> int:
-        """Find where the last lines begin; no further back than they can be long without being cut."""
+        """Find where the last lines begin, no further back than they can be long without being cut.
+
+        Where one is longer than that (a progress bar, perhaps), they begin within it.
+        """
         wanted = last + 1  # line ends: the one before the first of these lines, and one of each but the open one
         if self._was_over and (not last or os.pread(descriptor, 1, max(self._position - 1, 0)) != b"\n"):
             wanted = last
-        limit = max(self.file.start, self._position - wanted * LINE_LIMIT)
+        start = self.file.start if self.file.start <= self._position else 0
+        limit = max(start, self._position - wanted * LINE_LIMIT)
         place = beginning = self._position
-        while place > limit and wanted:
+        while place > limit:
             size = min(CHUNK_BYTES, place - limit)
             place -= size
             data = os.pread(descriptor, size, place)
             count = data.count(b"\n")
-            end = len(data)
-            for _ in range(min(count, wanted)):
-                end = data.rfind(b"\n", 0, end)
-                beginning = place + end + 1
-            wanted -= min(count, wanted)
-        return self.file.start if wanted and place == self.file.start else beginning
+            if count >= wanted:
+                end = len(data)
+                for _ in range(wanted):
+                    end = data.rfind(b"\n", 0, end)
+                return place + end + 1
+            if count:
+                wanted -= count
+                beginning = place + data.index(b"\n") + 1
+        return start if limit == start else max(limit, beginning - wanted * LINE_LIMIT)

@@ -60,10 +60,27 @@ class FileWatch:
         self._on_change = on_change
         self._kernel = _open_kernel()
         self._numbers: dict[Any, int] = {}
-        self._keys: dict[int, set[Any]] = {}
-        self._early: set[int] = set()
+        self._keys: dict[int, Any] = {}
+        self._adding: set[Any] = set()
+        self._overtaken: set[Any] = set()
+        self._early: set[int | None] = set()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._kernel.descriptor, self._see)
+
+    def needs(self, key: Any) -> bool:
+        """Tell whether the next change of a file is to be asked for: by `add`, and then in any case by `expect`.
+
+        Otherwise that change will be told, or somebody is at it; then there is a change told once the watch is made,
+        since what came before it may be unseen.
+        """
+        if key in self._adding:
+            # Two watches of one file are one for the kernel, with one number that is told once.
+            self._overtaken.add(key)
+            return False
+        if key in self._numbers:
+            return False
+        self._adding.add(key)
+        return True
 
     def add(self, path: str) -> int:
         """Watch a file for one change; in a thread, as it looks the path up. What it gives goes to `expect`.
@@ -73,18 +90,23 @@ class FileWatch:
         """
         return self._kernel.watch(path)
 
-    def expect(self, number: int, key: Any) -> None:
-        """Have the change that a watch tells called by a key; it may have been told before."""
+    def expect(self, number: int | None, key: Any) -> None:
+        """Have the change that a watch tells called by a key; it may have been told before.
+
+        Args:
+            number: The watch's number; ``None`` if there is no watch.
+            key: The file's key.
+        """
+        self._adding.discard(key)
+        is_told = key in self._overtaken or number in self._early
+        self._overtaken.discard(key)
         if number in self._early:
             self._early.discard(number)
-            self._on_change(key)
-        else:
+        elif number is not None:
             self._numbers[key] = number
-            self._keys.setdefault(number, set()).add(key)
-
-    def expects(self, key: Any) -> bool:
-        """Tell whether the next change of a file will be told."""
-        return key in self._numbers
+            self._keys[number] = key
+        if is_told:
+            self._on_change(key)
 
     def close(self) -> None:
         """End all watches; on the loop, or once that is closed."""
@@ -94,15 +116,17 @@ class FileWatch:
 
     def _see(self) -> None:
         numbers = self._kernel.changes()
-        for number in list(self._keys) if numbers is None else numbers:
-            keys = self._keys.pop(number, None)
-            if keys is None:
+        if numbers is None:
+            self._overtaken |= self._adding
+            numbers = list(self._keys)
+        for number in numbers:
+            if number in self._keys:
+                key = self._keys.pop(number)
+                del self._numbers[key]
+                self._on_change(key)
+            else:
                 # The thread that has made it has not come back yet.
                 self._early.add(number)
-            for key in keys or ():
-                if self._numbers.get(key) == number:
-                    del self._numbers[key]
-                self._on_change(key)
 
 
 class _Inotify:

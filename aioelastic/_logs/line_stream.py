@@ -125,7 +125,7 @@ class LineStream(AsyncIterator[LogLine]):
         tail = self._news.popleft()
         tail.is_queued = False
         is_last, watch = tail.has_ended, reading.watch
-        if tail.file.is_pumped or is_last or (watch is not None and watch.expects(tail.place)):
+        if tail.file.is_pumped or is_last or (watch is not None and not watch.needs(tail.place)):
             watch = None
         looking = reading.run(tail.look, watch)
         # Not awaited: what it finds must not be lost if whoever waits for it is cancelled.
@@ -134,7 +134,7 @@ class LineStream(AsyncIterator[LogLine]):
     def _take(self, tail: FileTail, found: Look, watch: FileWatch | None, *, is_last: bool) -> None:
         """Take what was found in a file."""
         self._looking = False
-        if found.watch is not None and watch is not None:
+        if watch is not None:
             watch.expect(found.watch, tail.place)
         self._failure = found.failure
         if found.failure is not None or len(found.data) == CHUNK_BYTES:

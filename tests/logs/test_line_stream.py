@@ -99,6 +99,19 @@ async def test_lines_come_while_the_rank_runs(way: str, tmp_path: Path) -> None:
         assert [(await first).text, (await anext(lines)).text] == ["begun", "after"]
 
 
+@each_way
+async def test_readers_of_one_stream_all_keep_up(way: str, tmp_path: Path) -> None:
+    """Each line reaches each of several readers while the rank runs, whatever it is that they do just then."""
+    script = f"i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo $i; sleep 0.001; done; {SLEEP}"
+
+    async def read(lines: LineStream) -> list[str]:
+        return [(await anext(lines)).text for _ in range(100)]
+
+    async with shell_group(tmp_path, script, **WAYS[way]) as context, asyncio.timeout(20):
+        readers = [read(context.lines(0, Std.OUT, from_start=True)) for _ in range(5)]
+        assert await asyncio.gather(*readers) == [[str(each) for each in range(1, 101)]] * 5
+
+
 def test_lines_can_be_read_in_another_event_loop_after_the_end(tmp_path: Path) -> None:
     """A context whose loop is gone still gives its lines."""
 
@@ -126,6 +139,22 @@ async def test_the_last_lines_can_be_had_first(last: int, tmp_path: Path) -> Non
 
         assert await texts(lines) == [*past[max(9999 - last, 0) :], "opened", "end"]
         assert await texts(context.lines(last=last)) == [*past, "opened", "end"][max(10_001 - last, 0) :]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("echo a; seq -s '\r' 99999; echo b", ["99999", "b"]),
+        ("echo a; seq -s '\r' 99999; seq 2", ["1", "2"]),
+        (f"head -c {5 * LINE_LIMIT} /dev/zero", ["\0" * LINE_LIMIT + " [cut by aioelastic]", "\0" * LINE_LIMIT]),
+    ],
+    ids=["bar", "lines after a bar", "no line end"],
+)
+async def test_the_last_of_very_long_lines_can_be_had(script: str, expected: list[str], tmp_path: Path) -> None:
+    """What is longer than a line may be is not read from its beginning, and given as far as a line may be long."""
+    async with shell_group(tmp_path, script) as context:
+        await context.wait()
+        assert await texts(context.lines(0, Std.OUT, last=2)) == expected
 
 
 @pytest.mark.filterwarnings(FORK_WARNING)

@@ -56,8 +56,7 @@ class Keeper:
 
     def finish(self) -> None:
         """Close what belongs to no test and no fixture, at the end of all tests."""
-        self._nobody.finish()
-        self._nobody.raise_problems()
+        self._nobody.tear_down()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)  # before other plugins look at what kind of function it is
     def pytest_fixture_setup(
@@ -67,9 +66,8 @@ class Keeper:
         owner = self._fixtures[fixturedef] = Owner(fixturedef.argname)
 
         def tear_down() -> None:
-            owner.finish()
             self._ended_fixtures.append(self._fixtures.pop(fixturedef, owner))
-            owner.raise_problems()
+            owner.tear_down()
 
         # The first one of its finalizers is the last one that runs.
         fixturedef.addfinalizer(tear_down)
@@ -86,12 +84,7 @@ class Keeper:
         """Close what a test has started, while its event loop is there."""
         __tracebackhide__ = True
         owner = item.stash[_OWNER] = Owner(item.name)
-
-        def tear_down() -> None:
-            owner.finish()
-            owner.raise_problems()
-
-        item.addfinalizer(tear_down)
+        item.addfinalizer(owner.tear_down)
         with self._turn_of(owner), pytest.MonkeyPatch.context() as patch:
             if isinstance(item, pytest.Function) and FIXTURE in item.fixturenames:
                 target, attribute = (item.obj.hypothesis, "inner_test") if _is_property(item) else (item, "obj")
@@ -111,6 +104,12 @@ class Keeper:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Show what the ranks of a test that failed have written, and how they ended; also those of its fixtures."""
         report = yield
+        if report.when == "call" and _OWNER not in item.stash:
+            # It has asked for the fixture by `request`, as the first one: this plugin came when the call had begun.
+            owner, self._nobody = self._nobody, Owner("session")
+            self._turn = self._nobody
+            item.stash[_OWNER] = owner
+            item.addfinalizer(owner.tear_down)
         if call.excinfo is not None and call.excinfo.errisinstance(LeftSomethingError) and report.skipped:
             # Nobody who marks a test by xfail expects this.
             report.outcome = "failed"
@@ -129,7 +128,8 @@ class Keeper:
         return report
 
     def _owner(self) -> Owner:
-        return owner_of_task() or self._turn
+        owner = owner_of_task()
+        return self._turn if owner is None or owner.is_over else owner
 
     @contextmanager
     def _turn_of(self, owner: Owner) -> Iterator[None]:

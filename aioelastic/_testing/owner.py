@@ -4,15 +4,19 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+from aioelastic._base.defaults import REAP_TIMEOUT
 from aioelastic._contexts.context import PContext
 from aioelastic._errors.exceptions import ContextStateError
 from aioelastic._launch import Starting
 from aioelastic._testing.leftovers import end_leftovers
 from aioelastic._testing.outside import run_on
+
+_MARGIN: Final = 3 * REAP_TIMEOUT
+"""Seconds that closing may take beyond the limits that a call can set: twice ranks are awaited that do not die."""
 
 _owner: ContextVar["Owner | None"] = ContextVar("owner of what this task starts", default=None)
 
@@ -32,11 +36,13 @@ class Owner:
     Attributes:
         name: The name of the test or fixture.
         groups: What it has started, in that order.
+        is_over: It was torn down; what a task of it starts from now on belongs to whoever's turn it is.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.groups: list[Kept] = []
+        self.is_over = False
         self._calls: list[WatchedStart] = []
         self._turn: _Turn | None = None
         self._problems: list[str] = []
@@ -91,20 +97,35 @@ class Owner:
 
     def finish(self) -> None:
         """End, from outside of any event loop, what is left; what cannot be closed is killed, and is a problem."""
-        if self._turn is not None and self._turn.task is not None:
+        turn, self._turn = self._turn, None
+        if turn is not None and turn.task is not None:
             # The caller of its loop was torn out of it, by the signal of a time limit or by Ctrl-C. It would go on as
             # soon as the loop runs again, for the tear-down of a fixture, say.
-            run_on(self._turn.task.get_loop(), self._turn.interrupt)
+            run_on(turn.task.get_loop(), turn.interrupt, self._patience())
         for loop in {each.loop for each in self.groups if not each.is_closed}:
-            run_on(loop, self._close)
+            run_on(loop, self._close, self._patience())
         self._look_for_leftovers()
         self._look_for_calls()
+
+    def tear_down(self) -> None:
+        """End what is left, for good.
+
+        Raises:
+            LeftSomethingError: Something was found wrong.
+        """
+        self.finish()
+        self.is_over = True
+        self.raise_problems()
 
     def raise_problems(self) -> None:
         """Fail the test, or the tear-down, for what was found wrong since the last time."""
         problems, self._problems = self._problems, []
         if problems:
             raise LeftSomethingError("\n\n".join(problems), pytrace=False)
+
+    def _patience(self) -> float:
+        """Give the seconds after which nobody waits any more for the groups to close."""
+        return _MARGIN + max((each.limit() for each in self.groups), default=0.0)
 
     async def _close(self) -> None:
         """Close the groups of the running loop."""
@@ -157,6 +178,11 @@ class Kept:
         self.loop = loop
         self.is_closed = False
         self.is_judged = False
+
+    def limit(self) -> float:
+        """Give the seconds that its call lets it take to end."""
+        context = self.context
+        return context._shutdown_timeout + context._drain_timeout  # noqa: SLF001 - nobody else has a use for them
 
     async def close(self) -> None:
         """Close the group."""

@@ -21,6 +21,7 @@ UNTIL_TERM = 'trap "echo bye >> $0; exit 0" TERM; echo up | tee -a $0; while :; 
 
 
 async def start(start_processes, name, **options):
+    options.setdefault("orphan_guard", False)
     path = HERE / f"{name}.told"
     context = await start_processes(name, "sh", {0: ("-c", UNTIL_TERM, str(path))}, **options)
     with (HERE / "pids").open("a") as pids:
@@ -79,8 +80,16 @@ def run_inner(pytester: pytest.Pytester, suite: str, *options: str, ini: str = "
         output=output,
         outcomes=outcomes,
         told={path.stem: path.read_text().replace("\n", " ").strip() for path in pytester.path.glob("*.told")},
-        left=[pid for pid in map(int, pids.read_text().split()) if psutil.pid_exists(pid)] if pids.exists() else [],
+        left=[pid for pid in map(int, pids.read_text().split()) if _is_alive(pid)] if pids.exists() else [],
     )
+
+
+def _is_alive(pid: int) -> bool:
+    """Tell whether a process runs; one that was killed may wait to be reaped by whoever has inherited it."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def section(output: str, title: str) -> str:

@@ -1,6 +1,7 @@
 """What the readers of a group's lines share while there are any: threads, and a watch for files."""
 
 import asyncio
+import contextlib
 import weakref
 from collections.abc import Callable
 from typing import Any, Final
@@ -57,8 +58,9 @@ class _Threads(BlockingThreads):
 
 def _end(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
     """End something on the loop's thread: whoever lets go last may be in any, at any moment."""
-    try:
-        loop.call_soon_threadsafe(end)
-    except RuntimeError:
-        # The loop is gone, and with it whoever else would use it.
-        end()
+    with contextlib.suppress(RuntimeError):
+        if loop.is_running():
+            loop.call_soon_threadsafe(end)
+            return
+    # The loop stands or is gone, and may never run again; nobody else uses it.
+    end()

@@ -22,8 +22,9 @@ def test_a_loop_that_hangs_is_not_waited_for() -> None:
         run_on(loop, note, 0.01)
         assert done == []
     finally:
-        loop.call_soon_threadsafe(loop.stop)
         released.set()
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()  # after that, what has waited has begun
+        loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 

@@ -62,7 +62,8 @@ async def test_a_daemon_does_not_outlive_the_result(tmp_path: Path, code: int) -
 
 async def test_a_daemon_that_a_dying_rank_starts_is_found(tmp_path: Path) -> None:
     """A rank that daemonises something because it is asked to end gains nothing by it, not even time."""
-    script = "trap 'setsid sleep 60 & echo child $!; exit' TERM; echo ready; while :; do sleep 0.05; done"
+    # Without the inner trap a child that is signalled before it executes has the shell's handler, and loses the signal.
+    script = "trap 'trap - TERM; setsid sleep 60 & echo child $!; exit' TERM; echo ready; while :; do sleep 0.05; done"
     async with shell_group(tmp_path, script, shutdown_timeout=60) as context:
         await asyncio.wait_for(context.close(), 20)
         assert not is_alive(spoken_pid(context, 0))

@@ -59,7 +59,7 @@ class Orphans:
         self._leaders = {pid: ended for each in entries.values() for pid, ended in each.leaders.items()}
         self._groups = {pid: token for token, each in entries.items() for pid in each.leaders}
         self._marked = [token for token, each in entries.items() if each.terms.sweeps or each.starting]
-        self._warned: set[int] = set()
+        self._warned: set[Member] = set()
         self.longest_grace = max((each.terms.grace for each in entries.values()), default=0.0)
 
     def look(self) -> list[Member]:
@@ -72,8 +72,9 @@ class Orphans:
             terms = self._entries[self._group_of(member)].terms
             if passed >= terms.grace or terms.death_signal == signal.SIGKILL:
                 signal_member(member, signal.SIGKILL)
-            elif member.pid not in self._warned:
-                self._warned.add(member.pid)
+            elif member not in self._warned:
+                # Who has left the session since then counts as new: a signal between fork and exec may be lost.
+                self._warned.add(member)
                 signal_member(member, terms.death_signal)
                 signal_member(member, signal.SIGCONT)
 

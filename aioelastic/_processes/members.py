@@ -42,6 +42,12 @@ class Member(NamedTuple):
     token: str = ""
     """The rank's token, if it is not in the session; otherwise ``""``."""
 
+    began: int = 0
+    """When it began, if it is not in the session, in ticks of the kernel's clock; otherwise 0.
+
+    By that, not by its token, it is known again: while it executes another program it shows no variables.
+    """
+
     def check(self) -> None:
         """See that the number still belongs to the process that was found.
 
@@ -51,14 +57,8 @@ class Member(NamedTuple):
         if self.session:
             if os.getsid(self.pid) != self.session:
                 raise ProcessLookupError(self.pid)
-        elif not self._bears_token():
+        elif _began(self.pid) != self.began:
             raise ProcessLookupError(self.pid)
-
-    def _bears_token(self) -> bool:
-        try:
-            return self.token in tokens_of(self.pid)
-        except InterruptedError:
-            return False  # between two programs: the next look finds it again, or its end
 
 
 def list_pids() -> list[int]:
@@ -154,16 +154,23 @@ def _member(pid: int, leaders: Mapping[int, bool], groups: Collection[str]) -> M
     if session in leaders:
         member = Member(pid, session)
     elif groups and session not in {0, os.getsid(0)} and _HAS_ENVIRONMENTS:
-        tokens = [token for token in tokens_of(pid) if token.partition(".")[0] in groups]
-        if not tokens:
+        if not _tokens_among(groups, pid):
             return None
-        member = Member(pid, 0, tokens[0])
+        began = _began(pid)
+        # Once more: until then the number may have come to another process.
+        if not (tokens := _tokens_among(groups, pid)):
+            return None
+        member = Member(pid, 0, tokens[0], began)
     else:
         # Threads of the kernel have no session; what left a rank's has one of its own, and cannot come into ours.
         return None
     if not is_alive(member):
         raise ProcessLookupError(pid)
     return member
+
+
+def _tokens_among(groups: Collection[str], pid: int) -> list[str]:
+    return [token for token in tokens_of(pid) if token.partition(".")[0] in groups]
 
 
 def tokens_of(pid: int) -> tuple[str, ...]:
@@ -214,17 +221,35 @@ def _environment_of_threads(pid: int) -> bytes:
 
 
 def _is_executing(pid: int) -> bool:
-    """Tell whether a process has a new program and not its variables: the kernel sets them up a moment later.
+    """Tell whether a process of which no variables were seen has them soon, or by now: it executes a program.
 
-    One that is ending looks the same until it is a zombie. One without any variables does not: there is a place where
-    they would be (``env_end`` of proc_pid_stat(5)).
+    The kernel sets the place for them up a moment later (``env_start``, ``env_end`` of proc_pid_stat(5)). One that is
+    ending looks the same until it is a zombie; one that has no variables has an empty place.
     """
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib is one more import
-            fields = file.read().rpartition(b")")[2].split()
+        fields = _fields(pid)
     except OSError:
         return False
-    return fields[0] not in {b"Z", b"X"} and fields[48] == b"0"
+    start, end = fields[47:49]
+    return fields[0] not in {b"Z", b"X"} and (end == b"0" or start != end)
+
+
+def _began(pid: int) -> int:
+    """Tell when a process began (``starttime`` of proc_pid_stat(5)).
+
+    Raises:
+        ProcessLookupError: It is gone.
+    """
+    try:
+        return int(_fields(pid)[19])
+    except FileNotFoundError as error:
+        raise ProcessLookupError(pid) from error
+
+
+def _fields(pid: int) -> list[bytes]:
+    """Give the fields of a process's ``stat`` from its state on; the name before may hold anything."""
+    with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib is one more import
+        return file.read().rpartition(b")")[2].split()
 
 
 def is_alive(member: Member) -> bool:

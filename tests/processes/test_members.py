@@ -6,12 +6,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 import pytest
 
 from aioelastic._child.token import TOKEN_VARIABLE
-from aioelastic._processes.members import Member, find_members, signal_member, tokens_of
+from aioelastic._processes.members import find_members, signal_member, tokens_of
 from aioelastic._processes.tokens import group_and_rank, new_group_token, token_of_rank, token_variable
 from tests.helpers.programs import PYTHON
 from tests.helpers.supervisors import wait_until
@@ -28,21 +29,23 @@ def bearing(tokens: str, *command: str) -> "Iterator[subprocess.Popen[bytes]]":
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        yield process
-        process.kill()
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
-def found(*groups: str) -> set[Member]:
-    """Look for the members of groups without ranks."""
-    return set(find_members(psutil.pids, {}, groups))
+def found(*groups: str) -> dict[int, str]:
+    """Look for the members of groups without ranks: pid -> token."""
+    return {member.pid: member.token for member in find_members(psutil.pids, {}, groups)}
 
 
 def test_a_token_is_found_wherever_it_stands_among_others() -> None:
     """Of a rank that is a supervisor itself, the ranks bear its token and their own."""
     for tokens in (f"{GROUP}.3", f"outer.0,{GROUP}.3", f"{GROUP}.3,inner.12"):
         with bearing(tokens) as process:
-            assert found(GROUP) == {Member(process.pid, 0, f"{GROUP}.3")}
-            assert found("another") == set()
+            assert found(GROUP) == {process.pid: f"{GROUP}.3"}
+            assert found("another") == {}
 
 
 def test_a_zombie_is_no_member() -> None:
@@ -51,7 +54,7 @@ def test_a_zombie_is_no_member() -> None:
         wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE)
         with pytest.raises(ProcessLookupError):
             tokens_of(process.pid)
-        assert found(GROUP) == set()
+        assert found(GROUP) == {}
 
 
 def test_a_process_whose_main_thread_has_ended_is_found() -> None:
@@ -62,7 +65,7 @@ def test_a_process_whose_main_thread_has_ended_is_found() -> None:
     )
     with bearing(f"{GROUP}.0", PYTHON, "-c", program) as process:
         wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE)
-        assert found(GROUP) == {Member(process.pid, 0, f"{GROUP}.0")}
+        assert found(GROUP) == {process.pid: f"{GROUP}.0"}
 
 
 def test_a_process_that_keeps_forking_is_found() -> None:
@@ -88,17 +91,29 @@ def test_a_process_without_variables_is_nobodys() -> None:
         process.stdout.readline()
         with pytest.raises(ProcessLookupError):
             tokens_of(process.pid)
-        assert found(GROUP) == set()
+        assert found(GROUP) == {}
         process.kill()
 
 
-def test_a_member_is_signalled_by_its_token() -> None:
-    """The token is read again behind the handle, right before the signal."""
+def test_a_member_is_known_again_by_its_beginning() -> None:
+    """When it began is asked again behind the handle, right before the signal."""
     with bearing(f"{GROUP}.0") as process:
-        signal_member(Member(process.pid, 0, f"{GROUP}.1"), signal.SIGKILL)
+        (member,) = find_members(psutil.pids, {}, [GROUP])
+        signal_member(member._replace(began=member.began + 1), signal.SIGKILL)
         assert process.poll() is None
-        signal_member(Member(process.pid, 0, f"{GROUP}.0"), signal.SIGTERM)
+        signal_member(member, signal.SIGTERM)
         assert process.wait(20) == -signal.SIGTERM
+
+
+def test_a_member_is_signalled_while_it_executes_another_program(tmp_path: Path) -> None:
+    """Without variables for a moment, it is the one that was found all the same, and would not be signalled again."""
+    script = tmp_path / "again"
+    script.write_text('[ "$1" ] || echo; exec sh "$0" again')
+    for _ in range(20):
+        with bearing(f"{GROUP}.0", "sh", str(script)) as process:
+            (member,) = find_members(psutil.pids, {}, [GROUP])
+            signal_member(member, signal.SIGTERM)
+            assert process.wait(5) == -signal.SIGTERM
 
 
 def test_tokens_are_put_together_and_taken_apart() -> None:

@@ -256,9 +256,9 @@ async def test_what_a_rank_without_a_process_has_started_is_ended() -> None:
 
 
 def test_a_number_that_came_to_a_stranger_is_not_signalled(stranger: int) -> None:
-    """A number that came to a process of another session, or without the token, is not signalled."""
+    """A number that came to a process of another session, or to one that began later, is not signalled."""
     signal_member(Member(stranger, stranger + 1), signal.SIGKILL)
-    signal_member(Member(stranger, 0, "0123456789abcdef.0"), signal.SIGKILL)
+    signal_member(Member(stranger, 0, "0123456789abcdef.0", began=1), signal.SIGKILL)
     assert is_alive(stranger)
 
 

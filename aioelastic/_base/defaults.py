@@ -22,10 +22,13 @@ FORK_SERVER_TIMEOUT: Final = 120.0
 """Seconds for the fork server to fork a rank: the first time it imports what the program has it preload."""
 
 CHUNK_BYTES: Final = 64 * 1024
-"""Bytes taken from one stream in one turn of the event loop.
+"""Bytes that are read or written in one go where nothing else is known."""
 
-Larger chunks raise the throughput of one stream and the loop's delay with it; with several streams on two
-cores they lower the throughput, too. ``benchmarks/throughput.py`` shows both for the value that stands here.
+PIECE_BYTES: Final = 256 * 1024
+"""Bytes moved from a rank's pipe into its file in one go, and the most that the loop hands on in one turn.
+
+Each go is a hop to a thread and back, which costs as much as the work on 64 KiB. Twice as many gain little more, and
+the loop's delay grows with them: ``benchmarks/throughput.py`` shows both for the value that stands here.
 """
 
 PIPE_BYTES: Final = 1024 * 1024

@@ -1,32 +1,20 @@
 """The way in of a stream that has a regular file of its own: a thread moves its bytes, the loop hands them on."""
 
 import asyncio
+import contextlib
 import os
 import threading
+import time
 from collections import deque
-from typing import NamedTuple
 
-from aioelastic._base.defaults import CHUNK_BYTES, PIPE_BYTES
+from aioelastic._base.defaults import CHUNK_BYTES, PIECE_BYTES, PIPE_BYTES
 from aioelastic._base.private_descriptors import close_private, keep_private
 from aioelastic._base.threads import BlockingThreads, Mailbox
 from aioelastic._logs.intakes import Receiver, is_readable
 from aioelastic._logs.moves import Mover, Piece
 from aioelastic._logs.outlets import FailureListener
 from aioelastic._logs.places import Places
-
-_PIECES = 4
-"""Chunks that one call of a thread moves before other streams have their turn.
-
-As long as more are waiting for the loop, nothing is moved.
-"""
-
-
-class _Moved(NamedTuple):
-    """What one call of a thread moved, and why it moved no more."""
-
-    pieces: list[Piece]
-    emptied: bool
-    at_end: bool
+from aioelastic._logs.turns import Portion, Turns
 
 
 class FileIntake:
@@ -42,6 +30,7 @@ class FileIntake:
         path: str,
         threads: BlockingThreads,
         mailbox: Mailbox,
+        turns: Turns,
         on_failure: FailureListener | None = None,
     ) -> None:
         os.set_blocking(source, False)
@@ -51,6 +40,8 @@ class FileIntake:
         self._mover = Mover(source, file, f"log file {path!r}", on_failure)
         self._threads = threads
         self._mailbox = mailbox
+        self._turns = turns
+        self._portion = Portion()
         self._places = Places()
         self._queue: deque[Piece] = deque()
         self._delivering = False
@@ -148,7 +139,7 @@ class FileIntake:
         if self._queue:
             if not self._delivering:
                 self._delivering = True
-                self._loop.call_soon(self._deliver)
+                self._turns.ask(self._deliver)
         elif self._at_end:
             self.stop()
 
@@ -157,7 +148,8 @@ class FileIntake:
             return
         if self._left_to_cut is not None and (self._emptied or self._left_to_cut <= 0):
             self._at_end = True
-        may_move = not self._at_end and len(self._queue) <= _PIECES
+        # One piece ahead of the loop: the thread moves the next while the copies are at work on this.
+        may_move = not self._at_end and len(self._queue) <= 1
         self._watch(on=may_move and self._emptied)
         if may_move and not self._emptied:
             self._start_move()
@@ -180,48 +172,48 @@ class FileIntake:
         self._threads.submit(self._move)
 
     def _move(self) -> None:
-        """Move a few chunks (in the thread)."""
-        pieces: list[Piece] = []
-        emptied = at_end = False
-        try:
-            while len(pieces) < _PIECES and not at_end:
-                piece = self._mover.move()
-                at_end = piece.is_end
-                if not at_end:
-                    pieces.append(piece)
-        except BlockingIOError:
-            emptied = True
+        """Move what is there (in the thread)."""
+        piece = None
+        with contextlib.suppress(BlockingIOError):
+            piece = self._mover.move()
         with self._lock:
             # Before the loop hears of it, which may start the next one at once.
             self._busy = False
             closing = self._closing
-        self._mailbox.post(self._on_moved, _Moved(pieces, emptied, at_end))
+        self._mailbox.post(self._on_moved, piece)
         if closing:
             self._finish()
 
-    def _on_moved(self, moved: _Moved) -> None:
+    def _on_moved(self, piece: Piece | None) -> None:
         self._moving = False
-        self._queue.extend(moved.pieces)
+        if piece is None:
+            self._emptied = not self._was_moving_when_cut
+        elif piece.is_end:
+            self._at_end = True
+        else:
+            self._queue.append(piece)
+            # Less than there was room for is all there was; only before the last cut it takes one more look to know.
+            self._emptied = len(piece.data) < PIECE_BYTES and self._left_to_cut is None
+            if self._left_to_cut is not None:
+                self._left_to_cut -= len(piece.data)
+        self._was_moving_when_cut = False
         if self._ended:
             self._close_source()
-            return
-        self._at_end = self._at_end or moved.at_end
-        self._emptied = moved.emptied and not self._was_moving_when_cut
-        self._was_moving_when_cut = False
-        if self._left_to_cut is not None:
-            self._left_to_cut -= sum(len(piece.data) for piece in moved.pieces)
-        if self._delivering:
-            self._go_on()
         else:
-            self._deliver()
+            self._go_on()
 
     def _deliver(self) -> None:
-        """Hand on one chunk a turn: what the copies do with it takes its time."""
+        """Hand on a portion: what the copies do with it takes its time."""
         self._delivering = False
         # First, so that the thread moves on while the copies are at work.
         self._move_on()
         if self._queue:
-            self._pass_on(self._queue.popleft())
+            piece, rest = self._queue.popleft().split(self._portion.size)
+            if rest is not None:
+                self._queue.appendleft(rest)
+            begin = time.thread_time()
+            self._pass_on(piece)
+            self._portion.note(len(piece.data), time.thread_time() - begin)
         self._go_on()
 
     def _pass_on(self, piece: Piece) -> None:

@@ -14,6 +14,7 @@ from typing import Literal, TypeVar
 import anyio
 
 from aioelastic._base.defaults import PIPE_BYTES
+from aioelastic._base.heap import keep_freed_buffers
 from aioelastic._base.private_descriptors import close_private, keep_private
 from aioelastic._base.threads import BlockingThreads, Mailbox, in_thread
 from aioelastic._errors.exceptions import RankStartError
@@ -29,6 +30,7 @@ from aioelastic._logs.outlets import FileSink, Outlet
 from aioelastic._logs.pump import StreamPump
 from aioelastic._logs.routes import RankRoutes, Route, Way
 from aioelastic._logs.std import Std
+from aioelastic._logs.turns import Turns
 
 _THREADS = 32
 """Files that may block at the same time before the others wait for one another."""
@@ -81,6 +83,7 @@ class GroupLogs:
         self._filters = filters
         self._threads = BlockingThreads("aioelastic: log files", _THREADS)
         self._mailbox = Mailbox()
+        self._turns = Turns()
         self._on_detached = on_detached
         self._note_shared_failure = partial(self._note_failure, None)
         self._opening = threading.Lock()
@@ -241,6 +244,7 @@ class GroupLogs:
         return descriptor
 
     def _pipe(self, rank: int, stream: StreamName, route: Route, handed: contextlib.ExitStack) -> int:
+        keep_freed_buffers()
         reading, writing = os.pipe()
         handed.callback(close_private, keep_private(writing))
         if self._pipe_bytes > _DEFAULT_PIPE_BYTES and hasattr(fcntl, "F_SETPIPE_SZ"):
@@ -266,7 +270,7 @@ class GroupLogs:
         on_failure = partial(self._note_failure, rank)
         spool = self._spools.pop((rank, stream), None)
         if spool is None:
-            return FileIntake(source, file, route.file, self._threads, self._mailbox, on_failure)
+            return FileIntake(source, file, route.file, self._threads, self._mailbox, self._turns, on_failure)
         log = RankFile(FileSink(file, f"log file {route.file!r}"), self._threads, self._mailbox, on_failure)
         rest = file if stat.S_ISREG(os.fstat(file).st_mode) else spool
         return LoopIntake(source, rest, SpooledFile(log, Spool(spool, self._threads, self._mailbox)))

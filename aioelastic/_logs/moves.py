@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from aioelastic._base.defaults import CHUNK_BYTES
+from aioelastic._base.defaults import PIECE_BYTES
 from aioelastic._logs.files import keep_appending, stop_appending
 from aioelastic._logs.outlets import FailureListener, logger, note_failure, warn_of_missed, write_all
 
@@ -34,6 +34,14 @@ class Piece(NamedTuple):
     def is_end(self) -> bool:
         """Whether nothing comes any more."""
         return not (self.data or self.lost)
+
+    def split(self, count: int) -> "tuple[Piece, Piece | None]":
+        """Give the first so many of the bytes, and the rest if there is any."""
+        if len(self.data) <= count:
+            return self, None
+        first = Piece(self.data[:count], self.place, min(self.kept, count), anew=self.anew)
+        rest = Piece(self.data[count:], self.place + count, max(self.kept - count, 0), self.lost)
+        return first, rest
 
 
 class Mover:
@@ -71,12 +79,12 @@ class Mover:
             self._way = self._splice
 
     def move(self) -> Piece:
-        """Move what is there, a chunk at most.
+        """Move what is there, `PIECE_BYTES` at most.
 
         Raises:
             BlockingIOError: The pipe is empty.
         """
-        return self._way(CHUNK_BYTES)
+        return self._way(PIECE_BYTES)
 
     def _splice(self, limit: int) -> Piece:
         try:

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from aioelastic._base.defaults import PIECE_BYTES
 from aioelastic._base.threads import BlockingThreads, Mailbox
 from aioelastic._logs.file_intake import FileIntake
 from aioelastic._logs.files import open_log
+from aioelastic._logs.turns import Turns
 from tests.helpers.waiting import until
 
 
@@ -53,7 +55,7 @@ class Stream:
         reading, self.writing = os.pipe()
         self.path = path
         self.receiver = Collecting()
-        self.intake = FileIntake(reading, open_log(str(path)), str(path), threads, Mailbox())
+        self.intake = FileIntake(reading, open_log(str(path)), str(path), threads, Mailbox(), Turns())
         self.intake.connect(self.receiver)
 
     def write(self, data: bytes) -> None:
@@ -109,7 +111,7 @@ async def test_all_is_in_the_file_and_handed_on_in_chunks(stream: Stream) -> Non
 
     assert stream.path.read_bytes() == written
     assert stream.receiver.data == written
-    assert max(map(len, stream.receiver.chunks)) <= 65_536
+    assert max(map(len, stream.receiver.chunks)) <= PIECE_BYTES
     await asyncio.get_running_loop().shutdown_default_executor()
 
 

@@ -52,6 +52,15 @@ def test_bytes_go_to_the_end_of_the_file(stream: Stream) -> None:
     assert stream.path.read_bytes() == b"older\none\ntwo\n"
 
 
+def test_a_piece_is_split_with_all_it_says() -> None:
+    """Both parts say where their bytes are, how many of them the file has, and what was lost or emptied."""
+    piece = Piece(b"abcdef", 10, 4, 3, anew=True)
+
+    assert piece.split(6) == (piece, None)
+    assert piece.split(5) == (Piece(b"abcde", 10, 4, 0, anew=True), Piece(b"f", 15, 0, 3))
+    assert piece.split(1) == (Piece(b"a", 10, 1, 0, anew=True), Piece(b"bcdef", 11, 3, 3))
+
+
 def test_an_empty_pipe_and_the_end_differ(stream: Stream) -> None:
     """An empty pipe raises; one that nobody can write into any more gives nothing."""
     with pytest.raises(BlockingIOError):

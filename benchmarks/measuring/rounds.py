@@ -1,0 +1,91 @@
+"""Runs all cases of a module, round by round, each in a fresh interpreter."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+from measuring.plan import Case, is_installed
+from measuring.rows import Section, rows_of
+
+if TYPE_CHECKING:
+    from measuring.plan import FigureModule
+
+BENCHMARKS: Final = Path(__file__).parent.parent
+PATIENCE: Final = 120.0
+"""Seconds after which a measurement is given up."""
+
+
+class MeasurementError(Exception):
+    """A measurement gave no numbers."""
+
+
+def load(name: str) -> "FigureModule":
+    """Give a module of `figures`."""
+    return cast("FigureModule", import_module(f"figures.{name}"))
+
+
+def run_module(name: str, *, rounds: int, quick: bool, shared: Path, tell: Callable[[str], None]) -> Section:
+    """Measure all cases of a module, in turns, so that a drift of the machine hits all subjects.
+
+    Args:
+        name: The name of the module.
+        rounds: How often each case is measured.
+        quick: Whether to take small cases.
+        shared: The folder that all measurements of a run share.
+        tell: Told what happens.
+    """
+    module = load(name)
+    cases = [case for case in module.cases(quick=quick) if is_installed(case.subject)]
+    measured: list[list[dict[str, float]]] = [[] for _ in cases]
+    faults = []
+    for number in range(rounds):
+        for case, numbers in zip(cases, measured, strict=True):
+            tell(f"{name}, round {number + 1} of {rounds}: {case.subject} {case.label}".rstrip())
+            try:
+                numbers.append(_run_child(name, case, shared))
+            except MeasurementError as error:
+                faults.append(str(error))
+                tell(f"failed: {error}")
+    rows = rows_of(module.FIGURES, cases, measured)
+    return Section(name=name, title=module.TITLE, rows=rows, charts=list(module.CHARTS), faults=faults)
+
+
+def _run_child(module: str, case: Case, shared: Path) -> dict[str, float]:
+    """Measure in a process of its own, its console on /dev/null."""
+    with tempfile.TemporaryDirectory(dir=shared) as folder:
+        result = Path(f"{folder}.json")
+        words = (module, json.dumps(asdict(case)), folder, str(result))
+        try:
+            done = _run([sys.executable, "-m", "measuring.child", *words])
+        except subprocess.TimeoutExpired as error:
+            raise MeasurementError(f"{module}, {case.subject} {case.label}: took over {PATIENCE:g} s") from error
+        if done.returncode or not result.exists():
+            raise MeasurementError(f"{module}, {case.subject} {case.label}: status {done.returncode}\n{done.stderr}")
+        measured: dict[str, float] = json.loads(result.read_text())
+        return measured
+
+
+def _run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "LC_ALL": "C", "OMP_NUM_THREADS": "1"}
+    # What is installed is compiled, so what is run from a clone should be as well.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    # A rank that is a function is looked up by its module in processes that multiprocessing starts.
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(BENCHMARKS), os.environ.get("PYTHONPATH"))))
+    return subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        timeout=PATIENCE,
+        check=False,
+    )

@@ -51,10 +51,12 @@ class Chart:
     """The key of what is drawn."""
     over: str | None = None
     """The parameter on the horizontal axis, which then is a logarithmic one."""
-    only: str = ""
-    """What the label of a row must have to be in it."""
+    axis: str = ""
+    """What that parameter is, for the reader."""
+    only: Sequence[str] = ()
+    """The labels of the rows that are in it; none for all that have the figure, and the parameter."""
     scale: Literal["linear", "log"] = "log"
-    """That of the vertical axis."""
+    """That of the axis with the numbers."""
 
 
 class FigureModule(Protocol):

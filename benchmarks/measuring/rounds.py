@@ -5,13 +5,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from measuring.plan import Case, is_installed
+from measuring.plan import TORCH, Case, is_installed
 from measuring.rows import Section, rows_of
 
 if TYPE_CHECKING:
@@ -26,33 +27,55 @@ class MeasurementError(Exception):
     """A measurement gave no numbers."""
 
 
-def load(name: str) -> "FigureModule":
-    """Give a module of `figures`."""
+class Progress:
+    """Tells on stderr what is measured, and how much is left."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._begin = time.monotonic()
+
+    def begin(self, words: str) -> None:
+        """Tell that the next measurement begins."""
+        self._done += 1
+        self.tell(f"{self._done} of {self._total}: {words}")
+
+    def tell(self, words: str) -> None:
+        """Tell something else."""
+        print(f"{time.monotonic() - self._begin:4.0f} s  {words}", file=sys.stderr, flush=True)
+
+
+def run_figures(names: Sequence[str], *, rounds: int, quick: bool) -> list[Section]:
+    """Measure, in a folder that is taken away in the end."""
+    plans = {name: _load(name) for name in names}
+    cases = {
+        name: [case for case in plan.cases(quick=quick) if is_installed(case.subject)] for name, plan in plans.items()
+    }
+    progress = Progress(rounds * sum(map(len, cases.values())))
+    if not is_installed(TORCH):
+        progress.tell("torch is not installed, so it is left out: pip install 'aioelastic[bench]', on Python 3.11")
+    with tempfile.TemporaryDirectory(prefix="aioelastic_benchmarks_") as shared:
+        return [_run_module(name, plans[name], cases[name], rounds, Path(shared), progress) for name in names]
+
+
+def _load(name: str) -> "FigureModule":
     return cast("FigureModule", import_module(f"figures.{name}"))
 
 
-def run_module(name: str, *, rounds: int, quick: bool, shared: Path, tell: Callable[[str], None]) -> Section:
-    """Measure all cases of a module, in turns, so that a drift of the machine hits all subjects.
-
-    Args:
-        name: The name of the module.
-        rounds: How often each case is measured.
-        quick: Whether to take small cases.
-        shared: The folder that all measurements of a run share.
-        tell: Told what happens.
-    """
-    module = load(name)
-    cases = [case for case in module.cases(quick=quick) if is_installed(case.subject)]
+def _run_module(
+    name: str, module: "FigureModule", cases: Sequence[Case], rounds: int, shared: Path, progress: Progress
+) -> Section:
+    """Measure all cases of a module, in turns, so that a drift of the machine hits all subjects."""
     measured: list[list[dict[str, float]]] = [[] for _ in cases]
     faults = []
     for number in range(rounds):
         for case, numbers in zip(cases, measured, strict=True):
-            tell(f"{name}, round {number + 1} of {rounds}: {case.subject} {case.label}".rstrip())
+            progress.begin(f"{name}, round {number + 1} of {rounds}, {case.subject} {case.label}".rstrip())
             try:
                 numbers.append(_run_child(name, case, shared))
             except MeasurementError as error:
                 faults.append(str(error))
-                tell(f"failed: {error}")
+                progress.tell(f"failed: {error}")
     rows = rows_of(module.FIGURES, cases, measured)
     return Section(name=name, title=module.TITLE, rows=rows, charts=list(module.CHARTS), faults=faults)
 

@@ -2,5 +2,5 @@
 
 from typing import Final
 
-NAMES: Final = ("throughput", "latency")
+NAMES: Final = ("throughput", "latency", "writes", "start", "exits", "idle", "scale", "functions", "imports")
 """All modules, in the order of their tables."""

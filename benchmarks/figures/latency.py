@@ -4,18 +4,16 @@ A rank writes a line with the time every few milliseconds, and a reader at the o
 pipe, looks at the clock when it gets it. The floor is ``tee FILE | sed -u``.
 """
 
-import asyncio
-import io
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
-from measuring.plan import AIOELASTIC, ASYNCIO, FLOOR, TORCH, Case, Chart, Figure, at_most
+from measuring.plan import AIOELASTIC, ASYNCIO, FLOOR, TORCH, Case, Chart, Figure, at_most, in_ranks
+from measuring.teeing import Job, import_subject, run_teed
 
 TITLE = "From a rank's write to the console, of ranks that write a line every 7 ms"
 
@@ -28,9 +26,6 @@ CHARTS = (
     Chart(name="latency", title="From a rank's write to the console, median", figure="p50"),
     Chart(name="latency-p99", title="From a rank's write to the console, p99", figure="p99"),
 )
-
-Words: TypeAlias = dict[int, tuple[str, ...]]
-"""The arguments of each rank, which is a Python."""
 
 SECONDS_TO_START: Final = 0.4
 """What the first rank needs at most until it is there."""
@@ -61,7 +56,7 @@ def cases(*, quick: bool) -> list[Case]:
     return [
         Case(
             subject=subject,
-            label=f"{ranks} ranks" if ranks > 1 else "1 rank",
+            label=in_ranks(ranks),
             parameters={"ranks": ranks, "lines": 50 if quick else 200},
         )
         for ranks in (1, 16)[: 1 if quick else None]
@@ -69,96 +64,29 @@ def cases(*, quick: bool) -> list[Case]:
     ]
 
 
-def words_of(ranks: int, lines: int) -> Words:
+def ranks_arguments(ranks: int, lines: int) -> dict[int, tuple[str, ...]]:
     """Let ranks begin when all are there, each a bit later than the one before."""
     begin = time.monotonic() + SECONDS_TO_START + 0.03 * ranks
     times = {rank: begin + PERIOD * rank / ranks for rank in range(ranks)}
     return {rank: ("-I", "-S", "-c", RANK, *map(str, (lines, begin, PERIOD))) for rank, begin in times.items()}
 
 
-async def with_aioelastic(words: Words, folder: Path) -> None:
-    """Let the library do it."""
-    from aioelastic import Std, start_processes  # noqa: PLC0415 - others are measured without it
-
-    async with start_processes("rank", sys.executable, words, log_dir=folder, tee=Std.OUT) as context:
-        result = await context.wait()
-        assert result is not None
-        assert not result.is_failed()
-
-
-async def with_readline(words: Words, folder: Path) -> None:
-    """Do the same line by line, as one would by hand."""
-
-    async def run(rank: int) -> None:
-        process = await asyncio.create_subprocess_exec(sys.executable, *words[rank], stdout=asyncio.subprocess.PIPE)
-        assert process.stdout is not None
-        prefix = f"[rank{rank}]:".encode()
-        with (folder / f"{rank}.log").open("wb", buffering=0) as file:
-            while line := await process.stdout.readline():
-                file.write(line)
-                os.write(1, prefix + line)
-        await process.wait()
-
-    await asyncio.gather(*map(run, words))
-
-
-def with_torch(words: Words, folder: Path) -> None:
-    """Let torch do it: the ranks write their files, and threads read these."""
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std, start_processes  # noqa: PLC0415
-
-    # As on a terminal: else its lines would wait until some kilobytes are there.
-    assert isinstance(sys.stdout, io.TextIOWrapper)
-    sys.stdout.reconfigure(line_buffering=True)
-    specs = DefaultLogsSpecs(log_dir=str(folder), tee=Std.OUT)
-    context = start_processes("rank", sys.executable, dict(words), {rank: {} for rank in words}, specs)
-    result = context.wait(period=0.1)
-    assert result is not None
-    assert not result.is_failed()
-
-
-def with_coreutils(words: Words, folder: Path) -> None:
-    """Pipe each stream through tee and sed, which is told to write each line at once."""
-    script = '"$@" | tee "$0.log" | sed -u "s/^/[rank]:/"'
-    started = [
-        subprocess.Popen(["sh", "-c", script, folder / str(rank), sys.executable, *words[rank]]) for rank in words
-    ]
-    for process in started:
-        assert process.wait() == 0
-
-
-WITH_A_LOOP: Final[dict[str, Callable[[Words, Path], Awaitable[None]]]] = {
-    AIOELASTIC: with_aioelastic,
-    ASYNCIO: with_readline,
-}
-WITHOUT: Final[dict[str, Callable[[Words, Path], None]]] = {TORCH: with_torch, FLOOR: with_coreutils}
-
-
-async def _run(subject: str, words: Words, folder: Path) -> None:
-    await WITH_A_LOOP[subject](words, folder)
-
-
 def measure(case: Case, folder: Path) -> dict[str, float]:
     """Run one subject with its console on a pipe that another process reads."""
     ranks, lines = case.parameters["ranks"], case.parameters["lines"]
-    if case.subject == TORCH:
-        import torch.distributed.elastic.multiprocessing  # noqa: F401, PLC0415 - before the ranks' clock starts
-    elif case.subject == AIOELASTIC:
-        import aioelastic  # noqa: F401, PLC0415 - see above
+    import_subject(case.subject)  # before the ranks' clock starts
     reading, writing = os.pipe()
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", READER], stdin=reading, stdout=subprocess.PIPE, text=True
-    ) as reader:
-        os.close(reading)
+    command = [sys.executable, "-I", "-S", "-c", READER]
+    with subprocess.Popen(command, stdin=reading, stdout=subprocess.PIPE, text=True) as reader:
         nowhere = os.dup(1)
         os.dup2(writing, 1)
+        os.close(reading)
         os.close(writing)
-        words = words_of(ranks, lines)
-        if case.subject in WITHOUT:
-            WITHOUT[case.subject](words, folder)
-        else:
-            asyncio.run(_run(case.subject, words, folder))
-        sys.stdout.flush()
-        # The reader's end: nobody else has the pipe now.
+        run_teed(
+            case.subject,
+            Job(program=sys.executable, args=ranks_arguments(ranks, lines), folder=folder, at_once=True),
+        )
+        # Now nobody has the console, so this is its reader's end.
         os.dup2(nowhere, 1)
         assert reader.stdout is not None
         late = sorted(json.loads(reader.stdout.read()))

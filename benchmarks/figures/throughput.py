@@ -4,16 +4,13 @@ Ranks of ``cat`` on a file of lines, which write as fast as they can; each strea
 to the console (/dev/null) and, filtered, to a shared file. The floor is ``cat | tee FILE | sed`` for each.
 """
 
-import asyncio
-import subprocess
-import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from measuring.delays import watch_delays
-from measuring.plan import AIOELASTIC, ASYNCIO, FLOOR, TORCH, Case, Chart, Figure
+from measuring.plan import AIOELASTIC, ASYNCIO, FLOOR, TORCH, Case, Chart, Figure, in_ranks
+from measuring.teeing import Job, run_teed
 
 TITLE = "Output teed to file and console, and filtered, of ranks that write as fast as they can"
 
@@ -64,7 +61,7 @@ def cases(*, quick: bool) -> list[Case]:
     """Vary the number of ranks, then the length of lines; who is slower has less to do."""
     found = []
     for ranks, line in ((1, 100), (4, 100), (4, 10), (4, 10_000), (16, 100), (64, 100))[: 2 if quick else None]:
-        label = (f"{ranks} ranks" if ranks > 1 else "1 rank") + (f", lines of {line} bytes" if line != 100 else "")
+        label = in_ranks(ranks) + (f", lines of {line} bytes" if line != 100 else "")
         for subject, megabytes in ((AIOELASTIC, 200), (ASYNCIO, 60), (TORCH, 60), (FLOOR, 200)):
             each = megabytes * (0.02 if quick else 1) * (0.25 if line == 10 else 1) / ranks
             parameters = {"ranks": ranks, "line": line, "megabytes": each}
@@ -82,92 +79,21 @@ def input_file(shared: Path, line: int, megabytes: float) -> Path:
     return path
 
 
-async def with_aioelastic(ranks: int, source: Path, folder: Path) -> None:
-    """Let the library do it."""
-    from aioelastic import Std, start_processes  # noqa: PLC0415 - others are measured without it
-
-    async with start_processes(
-        "cat",
-        "cat",
-        args=dict.fromkeys(range(ranks), (source,)),
-        log_dir=folder,
-        tee=Std.OUT,
-        duplicate_stdout_filters=[WORD],
-    ) as context:
-        result = await context.wait()
-        assert result is not None
-        assert not result.is_failed()
-
-
-async def with_readline(ranks: int, source: Path, folder: Path) -> None:
-    """Do the same line by line, as one would by hand."""
-    word = WORD.encode()
-    with (folder / "filtered.log").open("wb") as filtered:
-
-        async def run(rank: int) -> None:
-            process = await asyncio.create_subprocess_exec("cat", str(source), stdout=asyncio.subprocess.PIPE)
-            assert process.stdout is not None
-            prefix = f"[cat{rank}]:".encode()
-            with (folder / f"{rank}.log").open("wb") as file:
-                while line := await process.stdout.readline():
-                    file.write(line)
-                    prefixed = prefix + line
-                    sys.stdout.buffer.write(prefixed)
-                    if word in prefixed:
-                        filtered.write(prefixed)
-            await process.wait()
-
-        await asyncio.gather(*map(run, range(ranks)))
-    sys.stdout.flush()
-
-
-def with_torch(ranks: int, source: Path, folder: Path) -> None:
-    """Let torch do it: the ranks write their files, and threads read these."""
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std, start_processes  # noqa: PLC0415
-
-    context = start_processes(
-        "cat",
-        "cat",
-        args=dict.fromkeys(range(ranks), (str(source),)),
-        envs={rank: {} for rank in range(ranks)},
-        logs_specs=DefaultLogsSpecs(log_dir=str(folder), tee=Std.OUT),
-        duplicate_stdout_filters=[WORD],
-    )
-    result = context.wait(period=0.1)
-    assert result is not None
-    assert not result.is_failed()
-
-
-def with_coreutils(ranks: int, source: Path, folder: Path) -> None:
-    """Pipe each stream through tee and sed, without a filtered file."""
-    script = 'cat "$0" | tee "$1" | sed "s/^/[cat$2]:/"'
-    started = [
-        subprocess.Popen(["sh", "-c", script, source, folder / f"{rank}.log", str(rank)]) for rank in range(ranks)
-    ]
-    for process in started:
-        assert process.wait() == 0
-
-
-WITH_A_LOOP: Final[dict[str, Callable[[int, Path, Path], Awaitable[None]]]] = {
-    AIOELASTIC: with_aioelastic,
-    ASYNCIO: with_readline,
-}
-WITHOUT: Final[dict[str, Callable[[int, Path, Path], None]]] = {TORCH: with_torch, FLOOR: with_coreutils}
-
-
 def measure(case: Case, folder: Path) -> dict[str, float]:
     """Run one subject once, after a small one for warming up, and watch the loop if there is one."""
     ranks, line, megabytes = (case.parameters[key] for key in ("ranks", "line", "megabytes"))
+    _run(case.subject, ranks, input_file(folder.parent, line, 0.01), folder / "warm")
     source = input_file(folder.parent, line, megabytes)
-    seconds = 0.0
-    late: dict[str, float] = {}
-    for name, path in (("warm", input_file(folder.parent, line, 0.01)), ("hot", source)):
-        place = folder / name
-        place.mkdir()
-        begin = time.perf_counter()
-        if case.subject in WITHOUT:
-            WITHOUT[case.subject](ranks, path, place)
-        else:
-            late = asyncio.run(watch_delays(WITH_A_LOOP[case.subject](ranks, path, place)))
-        seconds = time.perf_counter() - begin
-    return {"speed": ranks * source.stat().st_size / 1e6 / seconds, **late}
+    begin = time.perf_counter()
+    late = _run(case.subject, ranks, source, folder / "hot")
+    seconds = time.perf_counter() - begin
+    size = ranks * source.stat().st_size
+    written = sum(path.stat().st_size for path in (folder / "hot").rglob("*.log") if "filtered" not in path.name)
+    assert written == size, "this was no honest measurement"
+    return {"speed": size / 1e6 / seconds, **late}
+
+
+def _run(subject: str, ranks: int, source: Path, folder: Path) -> dict[str, float]:
+    folder.mkdir()
+    args = {rank: (str(source),) for rank in range(ranks)}
+    return run_teed(subject, Job(program="cat", args=args, folder=folder, word=WORD))

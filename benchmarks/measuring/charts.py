@@ -77,21 +77,21 @@ def _picture(section: Section, chart: Chart, rows: Sequence[Row]) -> Picture:
 
 def _lines(axes: Any, chart: Chart, rows: Sequence[Row], subjects: Sequence[str], colours: dict[str, str]) -> None:
     """Draw a line for each subject, with the extremes of its rounds."""
-    assert chart.over
+    over = chart.over or ""
     for subject in subjects:
-        there = sorted((row for row in rows if subject in row.values), key=lambda row: row.parameters[chart.over])
-        across = [row.parameters[chart.over] for row in there]
+        there = sorted((row for row in rows if subject in row.values), key=lambda row: row.parameters[over])
+        across = [row.parameters[over] for row in there]
         lows, highs = ([each(row.values[subject]) for row in there] for each in (min, max))
         colour, order = colours[subject], 3 if subject == AIOELASTIC else 2
         medians = [row.medians[subject] for row in there]
         axes.plot(across, medians, "o-", label=subject, color=colour, zorder=order)
         axes.fill_between(across, lows, highs, color=colour, alpha=0.2, linewidth=0)
     axes.set_xscale("log")
-    axes.set_xticks(sorted({row.parameters[chart.over] for row in rows}))
+    axes.set_xticks(sorted({row.parameters[over] for row in rows}))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_minor_locator(LogLocator(subs=[]))
-    axes.set_xlabel(chart.axis or chart.over)
+    axes.set_xlabel(chart.axis or over)
     axes.set_yscale(chart.scale)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
     axes.set_ylabel(rows[0].unit)

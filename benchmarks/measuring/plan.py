@@ -92,6 +92,11 @@ def times(factor: float, subject: str, *labels: str) -> Goal:
     return goal
 
 
+def in_ranks(count: int) -> str:
+    """Write a number of ranks, as labels do."""
+    return f"{count} ranks" if count > 1 else "1 rank"
+
+
 def is_installed(subject: str) -> bool:
     """Tell whether a subject can be measured here."""
     return subject != TORCH or find_spec("torch") is not None

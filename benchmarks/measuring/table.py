@@ -35,7 +35,8 @@ def table(results: Results) -> str:
         lines += ["", section.title, *_aligned([_head(section), *_body(section)])]
         lines += [f"failed: {fault}" for fault in section.faults]
     verdicts = [row.is_held for section in results.sections for row in section.rows if row.is_held is not None]
-    lines += ["", f"{verdicts.count(True)} of {len(verdicts)} goals are held; the numbers are medians (and extremes)"]
+    held = f"; {verdicts.count(True)} of {len(verdicts)} goals are held" if verdicts else ""
+    lines += ["", f"The numbers are medians (and extremes){held}."]
     return "\n".join(lines)
 
 

@@ -1,6 +1,7 @@
 """How late an event loop's timers are."""
 
 import asyncio
+import time
 from collections.abc import Awaitable
 from typing import Final
 
@@ -14,22 +15,24 @@ class LoopDelays:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._delays: list[float] = []
+        self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Begin to watch."""
-        due = self._loop.time() + PERIOD
-        self._timer = self._loop.call_at(due, self._tick, due)
+        # Not by the loop's own clock, as uvloop's stands still until it looks for events again.
+        self._due = time.monotonic() + PERIOD
+        self._timer = self._loop.call_later(PERIOD, self._tick)
 
-    def _tick(self, due: float) -> None:
-        self._delays.append(self._loop.time() - due)
+    def _tick(self) -> None:
+        self._delays.append(time.monotonic() - self._due)
         self.start()
 
     def stop(self) -> dict[str, float]:
         """Stop to watch, and give the delays in milliseconds: ``p50``, ``p99`` and ``max``."""
         assert self._timer is not None
         # A loop that never came to the timer was late by all that time.
-        self._delays.append(max(0.0, self._loop.time() - self._timer.when()))
+        self._delays.append(max(0.0, time.monotonic() - self._due))
         self._timer.cancel()
         late = sorted(self._delays)
         return {

@@ -10,7 +10,7 @@ def digits(number: float) -> str:
     for least, places in ((100, 0), (10, 1), (1, 2), (0.1, 3)):
         if abs(number) >= least:
             return f"{number:.{places}f}"
-    return f"{number:.3g}"
+    return f"{round(number, 4):g}"
 
 
 def spread(values: Sequence[float]) -> str:

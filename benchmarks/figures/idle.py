@@ -26,7 +26,10 @@ SLEEP = ("sleep", "600")
 def cases(*, quick: bool) -> list[Case]:
     """One size; how it grows is a matter of `figures.scale`."""
     parameters = {"ranks": 64, "seconds": 1 if quick else 5}
-    return [Case(subject=subject, label="64 ranks", parameters=parameters) for subject in (AIOELASTIC, ASYNCIO, TORCH)]
+    return [
+        Case(subject=subject, label="64 ranks", parameters=parameters, rounds=2 if subject == TORCH else 3)
+        for subject in (AIOELASTIC, ASYNCIO, TORCH)
+    ]
 
 
 async def with_aioelastic(ranks: int, seconds: float) -> dict[str, float]:

@@ -39,9 +39,13 @@ FIGURES = (
 )
 
 CHARTS = (
-    Chart(name="scale-result", title="Start of /bin/true to the result, ms", figure="result", over="ranks"),
-    Chart(name="scale-close", title="Close of ranks of sleep, ms", figure="close", over="ranks"),
-    Chart(name="scale-memory", title="Memory of the supervisor per rank, kB", figure="memory", over="ranks"),
+    Chart(
+        name="scale-result", title="Start of /bin/true to the result, ms", figure="result", over="ranks", axis="ranks"
+    ),
+    Chart(name="scale-close", title="Close of ranks of sleep, ms", figure="close", over="ranks", axis="ranks"),
+    Chart(
+        name="scale-memory", title="Memory of the supervisor per rank, kB", figure="memory", over="ranks", axis="ranks"
+    ),
 )
 
 
@@ -52,6 +56,7 @@ def cases(*, quick: bool) -> list[Case]:
             subject=subject,
             label=f"{ranks} ranks" if ranks > 1 else "1 rank",
             parameters={"ranks": ranks, "idle": 2 if ranks == 1000 and subject == AIOELASTIC else 0},
+            rounds=2 if subject == TORCH else 3,
         )
         for ranks in ((1, 8, 64) if quick else (1, 8, 64, 256, 1000))
         for subject in (AIOELASTIC, ASYNCIO, TORCH)
@@ -186,7 +191,7 @@ def measure(case: Case, _: Path) -> dict[str, float]:
         subject.run(4)
         figures = {**_held(subject, ranks, idle), "result": _milliseconds(subject.run, ranks)}
         if case.label == MANY:
-            few = [{**_held(subject, 64), "result": _milliseconds(subject.run, 64)} for _ in range(3)]
+            few = [{**_held(subject, 64), "result": _milliseconds(subject.run, 64)} for _ in range(5)]
             for figure in ("both", "result"):
                 one_of_64 = statistics.median(each[figure] for each in few) / 64
                 figures[f"{figure}_growth"] = figures[figure] / ranks / one_of_64

@@ -38,6 +38,12 @@ class Case:
     """The circumstances, for the reader of a table, such as ``4 ranks``."""
     parameters: dict[str, Any] = field(default_factory=dict)
     """What the measuring function needs to know: only what JSON can hold, as it goes to another process."""
+    rounds: int | None = None
+    """How often it is measured at most, where that takes long."""
+
+    def is_due(self, number: int) -> bool:
+        """Tell whether it is measured in a round, by the number from 0."""
+        return self.rounds is None or number < self.rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

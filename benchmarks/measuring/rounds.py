@@ -51,7 +51,9 @@ def run_figures(names: Sequence[str], *, rounds: int, quick: bool) -> list[Secti
     cases = {
         name: [case for case in plan.cases(quick=quick) if is_installed(case.subject)] for name, plan in plans.items()
     }
-    progress = Progress(rounds * sum(map(len, cases.values())))
+    progress = Progress(
+        sum(case.is_due(number) for each in cases.values() for case in each for number in range(rounds))
+    )
     if not is_installed(TORCH):
         progress.tell("torch is not installed, so it is left out: pip install 'aioelastic[bench]', on Python 3.11")
     with tempfile.TemporaryDirectory(prefix="aioelastic_benchmarks_") as shared:
@@ -70,6 +72,8 @@ def _run_module(
     faults = []
     for number in range(rounds):
         for case, numbers in zip(cases, measured, strict=True):
+            if not case.is_due(number):
+                continue
             progress.begin(f"{name}, round {number + 1} of {rounds}, {case.subject} {case.label}".rstrip())
             try:
                 numbers.append(_run_child(name, case, shared))

@@ -61,7 +61,7 @@ class Happening(NamedTuple):
 
 def cases(*, quick: bool) -> list[Case]:
     """Take several samples in each process."""
-    parameters = {"samples": 2 if quick else 5}
+    parameters = {"samples": 2 if quick else 4}
     return [Case(subject=subject, parameters=parameters) for subject in (AIOELASTIC, EVENT, ASYNCIO, TORCH)]
 
 

@@ -47,7 +47,7 @@ def cases(*, quick: bool) -> list[Case]:
             words = (method, 4, 1 if quick or (subject, method) in SLOW else 5)
             rounds = 2 if (subject, method) in SLOW else None
             found.append(Case(subject=subject, label=f"4 ranks, {method}", parameters={"words": words}, rounds=rounds))
-    megabytes = 20 if quick else 500
+    megabytes = 20 if quick else 300
     found += [
         Case(subject=subject, label=f"{megabytes} MB", parameters={"words": ("large", megabytes)}, rounds=2)
         for subject in (AIOELASTIC, POOL, EXECUTOR, TORCH)

@@ -16,13 +16,14 @@ class CpuMeter:
 
     def __init__(self, ranks: Collection[int]) -> None:
         self._helpers = [each.pid for each in psutil.Process().children() if each.pid not in ranks]
-        self._begin = time.monotonic()
-        self._own, self._others = time.process_time(), self._helpers_time()
+        self._others = self._helpers_time()
+        # Last here and first below, so that asking is not measured.
+        self._begin, self._own = time.monotonic(), time.process_time()
 
     def figures(self) -> dict[str, float]:
         """Give the milliseconds of CPU per second: ``all`` of it, and that of ``helpers`` if there are any."""
-        own, others = time.process_time() - self._own, self._helpers_time() - self._others
-        seconds = time.monotonic() - self._begin
+        own, seconds = time.process_time() - self._own, time.monotonic() - self._begin
+        others = self._helpers_time() - self._others
         figures = {"all": (own + others) * 1e3 / seconds}
         return {**figures, "helpers": others * 1e3 / seconds} if self._helpers else figures
 

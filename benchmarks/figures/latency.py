@@ -57,7 +57,7 @@ def cases(*, quick: bool) -> list[Case]:
         Case(
             subject=subject,
             label=in_ranks(ranks),
-            parameters={"ranks": ranks, "lines": 50 if quick else 200},
+            parameters={"ranks": ranks, "lines": 200 if ranks == 1 and not quick else 60},
         )
         for ranks in (1, 16)[: 1 if quick else None]
         for subject in (AIOELASTIC, ASYNCIO, TORCH, FLOOR)

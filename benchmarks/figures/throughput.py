@@ -58,15 +58,25 @@ CHARTS = (
 
 
 def cases(*, quick: bool) -> list[Case]:
-    """Vary the number of ranks, then the length of lines; who is slower has less to do."""
+    """Vary the number of ranks, then the length of lines."""
     found = []
     for ranks, line in ((1, 100), (4, 100), (4, 10), (4, 10_000), (16, 100), (64, 100))[: 2 if quick else None]:
         label = in_ranks(ranks) + (f", lines of {line} bytes" if line != 100 else "")
-        for subject, megabytes in ((AIOELASTIC, 200), (ASYNCIO, 60), (TORCH, 60), (FLOOR, 200)):
-            each = megabytes * (0.02 if quick else 1) * (0.25 if line == 10 else 1) / ranks
+        for subject in (AIOELASTIC, ASYNCIO, TORCH, FLOOR):
+            each = _megabytes(subject, ranks, line) * (0.02 if quick else 1) / ranks
             parameters = {"ranks": ranks, "line": line, "megabytes": each}
-            found.append(Case(subject=subject, label=label, parameters=parameters))
+            rounds = 3 if subject == TORCH and (line == 10 or ranks == 64) else None
+            found.append(Case(subject=subject, label=label, parameters=parameters, rounds=rounds))
     return found
+
+
+def _megabytes(subject: str, ranks: int, line: int) -> float:
+    """Give what takes a subject half a second or so, and torch more, as it starts by a pause of 0.1 s."""
+    if subject in {AIOELASTIC, FLOOR}:
+        return 100 if line == 10 else 200
+    if line == 10:
+        return 10
+    return 60 if subject == TORCH or ranks <= 4 else 40
 
 
 def input_file(shared: Path, line: int, megabytes: float) -> Path:

@@ -24,7 +24,9 @@ FIGURES = (
     Figure(key="block", name="blocks of 64 kB without a pause, mean", unit="µs"),
 )
 
-CHARTS = (Chart(name="writes", title="A rank's call of write: a line every ms, median", figure="paced"),)
+CHARTS = (
+    Chart(name="writes", title="A rank's call of write: a line every ms, median", figure="paced", scale="linear"),
+)
 
 RANK: Final = """
 import json, os, sys, time

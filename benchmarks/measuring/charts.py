@@ -1,6 +1,7 @@
 """The results as pictures, which can be read on light and on dark ground."""
 
 from collections.abc import Sequence
+from math import floor, log10
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,7 +72,7 @@ def _picture(section: Section, chart: Chart, rows: Sequence[Row]) -> Picture:
         _lines(axes, chart, rows, subjects, colours)
     else:
         _bars(axes, chart, rows, subjects, colours)
-    picture.legend(loc="outside lower left", ncols=4)
+    picture.legend(loc="outside lower left", ncols=4 if sum(map(len, subjects)) < 40 else 3)
     return picture
 
 
@@ -109,7 +110,11 @@ def _bars(axes: Any, chart: Chart, rows: Sequence[Row], subjects: Sequence[str],
     axes.set_yticks(range(len(rows)), [row.label or row.name for row in rows])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
-    axes.set_xscale(chart.scale)
+    if chart.scale == "log":
+        # From a power of ten on, as the length of a bar that begins anywhere would say nothing.
+        axes.set_xscale("log")
+        axes.set_xlim(left=10 ** floor(log10(0.95 * min(row.medians[each] for row in rows for each in row.values))))
+        axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
     axes.margins(x=0.12)
     axes.set_xlabel(rows[0].unit)

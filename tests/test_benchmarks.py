@@ -68,6 +68,18 @@ def test_one_figure_is_measured_and_shown(tmp_path: Path) -> None:
     assert shown.stderr == ""
 
 
+def test_a_measurement_that_fails_is_told(tmp_path: Path) -> None:
+    """Where there is no ``cat``, nothing is measured: the table says why, and the exit status is not 0."""
+    command = [sys.executable, "-m", "benchmarks", "throughput", "--quick", "--rounds=1"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": str(tmp_path)}
+
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 1
+    assert "failed: throughput, plain asyncio 4 ranks: status 1" in done.stdout
+    assert "FileNotFoundError" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "verdicts"),
     [

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from measuring.plan import AIOELASTIC
+from measuring.plan import AIOELASTIC, ASYNCIO, FLOOR, TORCH
 from measuring.rows import Results, Row
 from measuring.table import digits, goal_words, spread, verdict
 
@@ -24,10 +25,14 @@ def filled(page: str, results: Results) -> str:
 
 
 def _goals(results: Results) -> Iterator[str]:
-    """Write the rows that have a goal."""
-    rows = [row for section in results.sections for row in section.rows if row.goal is not None]
-    subjects = list(dict.fromkeys(subject for row in rows for subject in row.values))
-    return _table(rows, subjects)
+    """Write the rows that have a goal, of all sections."""
+    rows = [
+        replace(row, name=f"{section.name}: {row.name}")
+        for section in results.sections
+        for row in section.rows
+        if row.goal is not None
+    ]
+    return _table(rows, [AIOELASTIC, TORCH, ASYNCIO, FLOOR])
 
 
 def _table(rows: Sequence[Row], subjects: Sequence[str]) -> Iterator[str]:

@@ -27,7 +27,7 @@ CHARTS = (
     Chart(name="latency-p99", title="From a rank's write to the console, p99", figure="p99"),
 )
 
-SECONDS_TO_START: Final = 0.4
+SECONDS_TO_START: Final = 0.25
 """What the first rank needs at most until it is there."""
 
 PERIOD: Final = 0.0073
@@ -66,7 +66,7 @@ def cases(*, quick: bool) -> list[Case]:
 
 def ranks_arguments(ranks: int, lines: int) -> dict[int, tuple[str, ...]]:
     """Let ranks begin when all are there, each a bit later than the one before."""
-    begin = time.monotonic() + SECONDS_TO_START + 0.03 * ranks
+    begin = time.monotonic() + SECONDS_TO_START + 0.02 * ranks
     times = {rank: begin + PERIOD * rank / ranks for rank in range(ranks)}
     return {rank: ("-I", "-S", "-c", RANK, *map(str, (lines, begin, PERIOD))) for rank, begin in times.items()}
 

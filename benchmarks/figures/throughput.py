@@ -65,7 +65,7 @@ def cases(*, quick: bool) -> list[Case]:
         for subject in (AIOELASTIC, ASYNCIO, TORCH, FLOOR):
             each = _megabytes(subject, ranks, line) * (0.02 if quick else 1) / ranks
             parameters = {"ranks": ranks, "line": line, "megabytes": each}
-            rounds = 3 if subject == TORCH and (line == 10 or ranks == 64) else None
+            rounds = 2 if subject == TORCH and (line == 10 or ranks == 64) else None
             found.append(Case(subject=subject, label=label, parameters=parameters, rounds=rounds))
     return found
 

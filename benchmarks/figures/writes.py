@@ -56,7 +56,7 @@ with open(path, "w") as file:
 
 def cases(*, quick: bool) -> list[Case]:
     """Take one rank, and as many as there is work for all cores."""
-    counts = (500, 20, 100) if quick else (20_000, 400, 500)
+    counts = (500, 20, 100) if quick else (10_000, 150, 400)
     return [
         Case(
             subject=subject,

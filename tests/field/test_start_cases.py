@@ -16,7 +16,7 @@ from tests.helpers.drivers import LOOPS, driver_command, driver_environment, run
 from tests.helpers.programs import SLEEP, shells
 
 # Case 5 (cancelled starts) fills a file of its own: tests/contexts/test_cancelled_start.py. Case 6 (starting from a big
-# process) is a matter of time: benchmarks/start.py measures it.
+# process) is a matter of time: benchmarks/figures/start.py measures it.
 
 
 @pytest.mark.parametrize("loop", LOOPS)

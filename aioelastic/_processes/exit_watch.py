@@ -69,24 +69,26 @@ class _HandleWatch:
         self._pid = pid
         self._on_reaped = on_reaped
         self._on_exit = on_exit
-        self._ended: asyncio.Future[ExitStatus] = self._loop.create_future()
+        self._status: ExitStatus | None = None
+        # Not a future in `asyncio.wait`: that would wake those who wait a turn of the loop later.
+        self._ended = asyncio.Event()
         self._handle = keep_private(os.pidfd_open(pid))
         self._loop.add_reader(self._handle, self._see_exit)
 
     @property
     def status(self) -> ExitStatus | None:
         """How it ended, or ``None`` while the loop has not seen that."""
-        return self._ended.result() if self._ended.done() else None
+        return self._status
 
     def has_exited(self) -> bool:
         """Ask the kernel whether it has ended."""
-        return self._ended.done() or handle_has_exited(self._handle)
+        return self._status is not None or handle_has_exited(self._handle)
 
     async def wait_status(self) -> ExitStatus:
         """Wait for its end; any number of tasks may."""
-        if not self._ended.done():
-            await asyncio.wait([self._ended])
-        return self._ended.result()
+        while self._status is None:
+            await self._ended.wait()
+        return self._status
 
     def send_signal(self, number: int) -> None:
         """Signal the process itself.
@@ -94,16 +96,16 @@ class _HandleWatch:
         Raises:
             ProcessLookupError: It has ended.
         """
-        if self._ended.done():
+        if self._status is not None:
             raise ProcessLookupError(self._pid)
         signal.pidfd_send_signal(self._handle, number)
 
     def _see_exit(self) -> None:
         self._loop.remove_reader(self._handle)
-        status = reap(self._pid, self._handle)
+        self._status = reap(self._pid, self._handle)
         close_private(self._handle)
-        self._on_reaped(status)
-        self._ended.set_result(status)
+        self._on_reaped(self._status)
+        self._ended.set()
         if self._on_exit is not None:
             self._on_exit()
 

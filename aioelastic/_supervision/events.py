@@ -123,7 +123,8 @@ class EventStream(AsyncIterator[Event]):
     def __init__(self, hub: "EventHub") -> None:
         self._hub = hub
         self._waiting = deque(hub.standing())
-        self._woken: asyncio.Future[None] | None = None
+        # For all tasks that read the same stream. A future in `asyncio.wait` would wake them a turn of the loop later.
+        self._news = asyncio.Event()
 
     def __aiter__(self) -> "EventStream":
         return self
@@ -132,10 +133,8 @@ class EventStream(AsyncIterator[Event]):
         while not self._waiting:
             if self._hub.is_closed:
                 raise StopAsyncIteration
-            # One for all tasks that read the same stream; it belongs to nobody, so that none can cancel it.
-            if self._woken is None:
-                self._woken = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._woken])
+            self._news.clear()
+            await self._news.wait()
         return self._waiting.popleft()
 
     def push(self, event: Event) -> None:
@@ -148,9 +147,7 @@ class EventStream(AsyncIterator[Event]):
 
     def wake(self) -> None:
         """Have those who wait look again."""
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
-        self._woken = None
+        self._news.set()
 
 
 class EventHub:

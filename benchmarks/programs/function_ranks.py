@@ -45,7 +45,14 @@ def with_aioelastic(method: str, function: "Function", numbers: list[int]) -> "V
     """Do so from a program without a loop."""
     import asyncio
 
-    return asyncio.run(run_aioelastic(method, function, numbers))
+    found: list[Values] = []
+
+    async def run() -> None:
+        # Not as the result of asyncio.run: on Python 3.11 that makes a text of it, which is a copy of a large value.
+        found.append(await run_aioelastic(method, function, numbers))
+
+    asyncio.run(run())
+    return found[0]
 
 
 def with_pool(method: str, function: "Function", numbers: list[int]) -> "Values":

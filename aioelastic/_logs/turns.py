@@ -1,7 +1,7 @@
 """How the streams of a group share the event loop: bounded work in each of its turns.
 
-What a stream's bytes cost depends on what they are and who looks at them: plain text with a word to look for takes a
-microsecond per 2 KiB, a pattern looked for in lines of ten bytes fifty times that. So it is time that is shared out.
+What a stream's bytes cost depends on what they are and who looks at them: a pattern that is looked for in very short
+lines takes many times as long as a word in longer ones. So it is time that is shared out.
 """
 
 import asyncio

@@ -271,6 +271,8 @@ class Group:
         clean = all(each.status.code == 0 and not each.status.problem for each in self._endings.values())
         # Without a failure there is no file to be read.
         self.outcome.set_result(self._explain(survivors) if clean else await in_thread(self._explain, survivors))
+        # Those who wait for the result go first: the guard's end takes a thread.
+        await asyncio.sleep(0)
         await self._watch.ended()
 
     async def _see_to(self, rank: int) -> None:

@@ -6,6 +6,7 @@ one of the fork server's a copy of that: both put everything right by themselves
 
 # ruff: noqa: PLC0415 - what only some ranks need is imported by those
 
+import _signal  # type: ignore[import-not-found]  # see _reset_signals
 import fcntl
 import io
 import os
@@ -56,7 +57,9 @@ def enter_world(world: World) -> None:
         os.setsid()
         _take_stdio(world.stdio)
     if world.environment is not None:
-        os.environ.clear()
+        # Not cleared first: each variable that is removed and comes back takes a forked process pages of its own.
+        for name in os.environ.keys() - world.environment.keys():
+            del os.environ[name]
         os.environ.update(world.environment)
         if TOKEN_VARIABLE in world.environment:
             show_tokens(world.environment[TOKEN_VARIABLE])
@@ -94,6 +97,8 @@ def _take_stdio(descriptors: tuple[int, int]) -> None:
 
 
 def _reset_signals(ignored: tuple[int, ...]) -> None:
+    # By what `signal` is made of: that looks up each number it takes or gives in an enumeration, which touches hundreds
+    # of pages, and a forked process has to copy each one first.
     if "faulthandler" in sys.modules:
         # It would go on believing that its handlers are in place.
         import faulthandler
@@ -101,18 +106,18 @@ def _reset_signals(ignored: tuple[int, ...]) -> None:
         faulthandler.disable()
     # The supervisor's loop is woken by this descriptor, which a forked rank shares with it.
     signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    for number in set(range(1, signal.NSIG)) - {signal.SIGKILL, signal.SIGSTOP}:
         if number in ignored or number in _PYTHON_IGNORES:
-            disposition: signal.Handlers | object = signal.SIG_IGN
+            disposition = _signal.SIG_IGN
         elif number == signal.SIGINT:
             disposition = signal.default_int_handler
         else:
-            disposition = signal.SIG_DFL
+            disposition = _signal.SIG_DFL
         try:  # noqa: SIM105 - contextlib is one more import for each rank
-            signal.signal(number, disposition)  # type: ignore[arg-type]  # narrowed to object by the first branch
+            _signal.signal(number, disposition)
         except OSError:
             pass  # real-time signals that the C library keeps for itself
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _leave_event_loop() -> None:

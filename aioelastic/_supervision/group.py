@@ -217,14 +217,15 @@ class Group:
         """Start all ranks, or none: then the error is with those who wait for the start."""
         try:
             self._watch.begin()
-            turn_began = self._loop.time()
+            # Not the loop's clock: uvloop's stands still during a turn.
+            turn_began = time.monotonic()
             for rank in range(self._plan.nprocs):
                 if self._stop is not None:
                     break
                 await self._start_one(rank)
-                if self._loop.time() - turn_began >= _LONGEST_TURN:
+                if time.monotonic() - turn_began >= _LONGEST_TURN:
                     await asyncio.sleep(0)
-                    turn_began = self._loop.time()
+                    turn_began = time.monotonic()
         except Exception as error:  # noqa: BLE001 - whatever it is, it goes to the caller, with nothing left behind
             await backend_loaded()
             await self._abandon()

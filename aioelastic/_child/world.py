@@ -57,9 +57,7 @@ def enter_world(world: World) -> None:
         os.setsid()
         _take_stdio(world.stdio)
     if world.environment is not None:
-        # Not cleared first: each variable that is removed and comes back takes a forked process pages of its own.
-        for name in os.environ.keys() - world.environment.keys():
-            del os.environ[name]
+        os.environ.clear()
         os.environ.update(world.environment)
         if TOKEN_VARIABLE in world.environment:
             show_tokens(world.environment[TOKEN_VARIABLE])

@@ -1,7 +1,12 @@
-"""Signals by name, and the ones this program was started with as ignored (``nohup``)."""
+"""Signals by name, held back, and the ones this program was started with as ignored (``nohup``)."""
 
+import _signal  # type: ignore[import-not-found]  # see signals_held_back
+import contextlib
 import signal
+from collections.abc import Iterator
 from typing import Final
+
+_ALL: Final = frozenset(int(number) for number in signal.valid_signals())
 
 
 def signal_name(number: int) -> str:
@@ -19,10 +24,19 @@ def ignored_signals() -> frozenset[int]:
     """Give the numbers of the signals that this process ignores now, without those that Python itself ignores."""
     python_ignores = {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}
     return frozenset(
-        int(number)
-        for number in signal.valid_signals()
-        if number not in python_ignores and signal.getsignal(number) is signal.SIG_IGN
+        number for number in _ALL if number not in python_ignores and signal.getsignal(number) is signal.SIG_IGN
     )
+
+
+@contextlib.contextmanager
+def signals_held_back() -> Iterator[None]:
+    """Block all signals in this thread, and so in a process that is started meanwhile until it unblocks them."""
+    # By what `signal` is made of: that looks each number of a mask up in an enumeration, 60 microseconds in a start.
+    before = _signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
+    try:
+        yield
+    finally:
+        _signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 INHERITED_IGNORED: Final = ignored_signals()

@@ -6,6 +6,7 @@ one of the fork server's a copy of that: both put everything right by themselves
 
 # ruff: noqa: PLC0415 - what only some ranks need is imported by those
 
+import _signal  # type: ignore[import-not-found]  # see _reset_signals
 import fcntl
 import io
 import os
@@ -94,6 +95,8 @@ def _take_stdio(descriptors: tuple[int, int]) -> None:
 
 
 def _reset_signals(ignored: tuple[int, ...]) -> None:
+    # By what `signal` is made of: that looks up each number it takes or gives in an enumeration, which touches hundreds
+    # of pages, and a forked process has to copy each one first.
     if "faulthandler" in sys.modules:
         # It would go on believing that its handlers are in place.
         import faulthandler
@@ -101,18 +104,18 @@ def _reset_signals(ignored: tuple[int, ...]) -> None:
         faulthandler.disable()
     # The supervisor's loop is woken by this descriptor, which a forked rank shares with it.
     signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    for number in set(range(1, signal.NSIG)) - {signal.SIGKILL, signal.SIGSTOP}:
         if number in ignored or number in _PYTHON_IGNORES:
-            disposition: signal.Handlers | object = signal.SIG_IGN
+            disposition = _signal.SIG_IGN
         elif number == signal.SIGINT:
             disposition = signal.default_int_handler
         else:
-            disposition = signal.SIG_DFL
+            disposition = _signal.SIG_DFL
         try:  # noqa: SIM105 - contextlib is one more import for each rank
-            signal.signal(number, disposition)  # type: ignore[arg-type]  # narrowed to object by the first branch
+            _signal.signal(number, disposition)
         except OSError:
             pass  # real-time signals that the C library keeps for itself
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _leave_event_loop() -> None:

@@ -101,6 +101,7 @@ class PContext(Logged):
         self._is_guarded = orphan_guard
         self._sweeps = sweep_descendants
         self._token = new_group_token()
+        self._inherited: dict[str, str] = {}
         self._starting: asyncio.Task[None] | None = None
         self._group: Group | None = None
         self._closed = False
@@ -271,11 +272,13 @@ class PContext(Logged):
 
     def _environment(self, rank: int) -> dict[str, str]:
         """Give a rank's variables; without an error file it must not inherit the supervisor's own."""
-        token = token_variable(token_of_rank(self._token, rank), os.environ)
+        token = token_variable(token_of_rank(self._token, rank), self._inherited)
         own = {**token, **self._envs[rank], ERROR_FILE_VARIABLE: self.error_files.get(rank) or None}
-        return rank_environment(os.environ, own, rank)
+        return rank_environment(self._inherited, own, rank)
 
     async def _start(self) -> None:
+        # Once for all ranks: os.environ decodes each variable whenever it is read.
+        self._inherited = dict(os.environ)
         try:
             dest = await in_thread(self._prepare_and_reify)
             self._claim = LogClaim(self._logs_specs, dest)
@@ -291,7 +294,7 @@ class PContext(Logged):
             # Rank 0's own variables hide accelerators too; those of all ranks are the same in this in practice.
             from aioelastic._numa.binding import plan_binding  # noqa: PLC0415 - few groups need it
 
-            environ = rank_environment(os.environ, self._envs.get(0), 0)
+            environ = rank_environment(self._inherited, self._envs.get(0), 0)
             self._binder = plan_binding(self._numa_options, self.nprocs, environ)
         return self._logs_specs.reify({rank: dict(env) for rank, env in self._envs.items()})
 

@@ -15,7 +15,6 @@ import contextlib
 import fcntl
 import logging
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -27,6 +26,7 @@ import anyio
 
 from aioelastic._base.defaults import REAP_TIMEOUT
 from aioelastic._base.private_descriptors import close_private, keep_private
+from aioelastic._base.signals import signals_held_back
 from aioelastic._base.threads import in_thread
 from aioelastic._errors.exceptions import RankStartError
 from aioelastic._guard.ledger import Terms, note_ended, note_started, note_starting, open_ledger
@@ -272,8 +272,7 @@ class _Helper:
 
 def _started(command: Sequence[str], given: int) -> "subprocess.Popen[bytes]":
     """Start the guard's program, with all signals blocked."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
+    with signals_held_back():
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -283,8 +282,6 @@ def _started(command: Sequence[str], given: int) -> "subprocess.Popen[bytes]":
             start_new_session=True,
             pass_fds=(given,),
         )
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Guard:

@@ -12,13 +12,14 @@ What it is told comes over a socket, in frames of one size: what to do and the t
 The socket's end means that the supervisor is gone, or has become another program (exec). Its handle tells the same,
 should a copy of the socket's other end live on in a process that some C code has forked.
 
-Only what waiting takes is imported at first: not `socket`, which brings a dozen modules. The rest is imported after a
-quiet second, long before it is needed in most cases: a short group does not pay for it, and if this library is replaced
-by another version meanwhile, what the guard needs is here.
+Only what waiting takes is imported at first: not `socket`, which brings a dozen modules, and not `os`, which takes a
+millisecond and is made of `posix`, which the interpreter has in itself. The rest is imported after a quiet second, long
+before it is needed in most cases: a short group does not pay for it, and if this library is replaced by another version
+meanwhile, what the guard needs is here.
 """
 
 import _socket
-import os
+import posix
 import select
 import sys
 
@@ -61,11 +62,11 @@ def main(messages_descriptor: int, supervisor: int, package_folder: str) -> None
     poller = select.poll()
     poller.register(messages_descriptor, select.POLLIN)
     try:  # noqa: SIM105 - contextlib is one more import
-        poller.register(os.pidfd_open(supervisor), select.POLLIN)
+        poller.register(posix.pidfd_open(supervisor), select.POLLIN)
     except (AttributeError, OSError):
         pass  # no handles here, or it is gone already; the socket tells as well
     sys.path.append(package_folder)
-    while os.getppid() == supervisor:
+    while posix.getppid() == supervisor:
         ready = [descriptor for descriptor, _ in poller.poll(QUIET * 1000 if _is_unprepared() else None)]
         if not ready:
             _prepare()
@@ -107,5 +108,5 @@ def _obey(messages: _socket.socket, charges: dict[str, Charge]) -> bool:
     elif what == b"D" and token in charges:
         charge = charges.pop(token)
         for descriptor in (charge.ledger, *charge.streams, *charge.streams.values()):
-            os.close(descriptor)
+            posix.close(descriptor)
     return True

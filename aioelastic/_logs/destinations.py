@@ -223,9 +223,10 @@ def remove_unused(attempt: str, rank_files: Mapping[str, Sequence[str]], own_fil
     """
     with suppress(OSError), _open(attempt) as place:
         for rank, names in rank_files.items():
-            with suppress(OSError), place.open(rank) as directory:
-                for name in names:
-                    directory.remove_empty_file(name)
+            if names:
+                with suppress(OSError), place.open(rank) as directory:
+                    for name in names:
+                        directory.remove_empty_file(name)
             remove_if_empty(rank, place.descriptor)
         for name in own_files:
             place.remove_empty_file(name)
@@ -318,6 +319,8 @@ def _claim_within(base: _Directory, run: str, attempt: str, held: ExitStack, und
 def _make_rank(place: _Directory, rank: str, names: Sequence[str], undo: ExitStack) -> None:
     place.make(rank)
     undo.callback(remove_if_empty, rank, place.descriptor)
+    if not names:
+        return
     with place.open(rank) as directory:
         for name in names:
             directory.make_file(name)

@@ -277,6 +277,8 @@ def discard_unused(dest: LogsDest) -> None:
     attempts: dict[str, dict[str, list[str]]] = {}
     for paths in (dest.stdouts, dest.stderrs, dest.error_files):
         for rank, path in paths.items():
+            if not path:
+                continue
             directory, name = os.path.split(path)
             attempt, rank_name = os.path.split(directory)
             if rank_name == str(rank) and _is_attempt(attempt):

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 from aioelastic._base.aliases import StartMethod
 from aioelastic._base.private_descriptors import close_private, keep_private, share
 from aioelastic._base.shielding import settle
-from aioelastic._base.signals import INHERITED_IGNORED
+from aioelastic._base.signals import INHERITED_IGNORED, signals_held_back
 from aioelastic._base.threads import in_thread
 from aioelastic._child.function_process import Call, FunctionProcess
 from aioelastic._child.pickling import PROTOCOL, Pieces
@@ -191,7 +191,8 @@ def _forked(process: FunctionProcess) -> tuple[int, int]:
     with contextlib.ExitStack() as opened:
         opened.callback(os.close, sentinel)
         try:
-            with _signals_held_back():
+            # The copy gets no signal before it has let go of our handlers.
+            with signals_held_back():
                 pid = os.fork()
                 if not pid:
                     _be_copy(process, sentinel, ours)
@@ -259,16 +260,6 @@ def _data_pipe() -> Iterator[tuple[int, Feed]]:
         raise
     finally:
         os.close(reading)
-
-
-@contextlib.contextmanager
-def _signals_held_back() -> Iterator[None]:
-    """Have a forked child get no signal before it has let go of the supervisor's handlers; the child unblocks them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _pickled(process: FunctionProcess, preparation: Preparation) -> Sequence[bytes]:

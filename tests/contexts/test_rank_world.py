@@ -238,6 +238,28 @@ class TestVariables:
         assert context.error_files == {0: ""}
         assert os.environ["TORCHELASTIC_ERROR_FILE"] == "/supervisors/own"
 
+    async def test_all_ranks_inherit_the_same(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The loop goes on between the starts of ranks; a variable that changes meanwhile is the same for all."""
+        ranks = 12
+        starting = start_processes(
+            "job", "sh", dict.fromkeys(range(ranks), ("-c", "echo $STARTED")), log_dir=tmp_path, redirects=Std.OUT
+        )
+        seen: set[int] = set()
+
+        async def change() -> None:
+            while True:
+                seen.add(started := len(starting.context.pids()))
+                monkeypatch.setenv("STARTED", str(started))
+                await asyncio.sleep(0)
+
+        changing = asyncio.create_task(change())
+        async with starting as context:
+            await context.wait()
+        changing.cancel()
+
+        assert seen & set(range(1, ranks))
+        assert {Path(path).read_text() for path in context.stdouts.values()} == {"0\n"}
+
 
 class TestWorkingDirectory:
     """Where a rank is."""

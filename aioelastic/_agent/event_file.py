@@ -18,13 +18,10 @@ _BACKLOG_LIMIT: Final = 1024 * 1024
 """Bytes that may wait for a slow disk; then events stay in their stream, which is bounded, too."""
 
 _STUCK_AFTER: Final = 5.0
-"""Seconds without progress after which the disk counts as stuck, and nothing more is written."""
+"""Seconds without progress after which the disk counts as stuck: nothing more is written, nor waited for."""
 
 _LAST_EVENTS: Final = 5.0
 """Seconds for a run to end whose event loop ends."""
-
-_CLOSE_TIMEOUT: Final = 1.0
-"""Seconds for the last lines to be written; a disk that is stuck does not hold up the end of a run."""
 
 
 class EventFile:
@@ -60,7 +57,7 @@ class EventFile:
                 await self._copy_to(file)
             raise
         finally:
-            with anyio.move_on_after(_CLOSE_TIMEOUT, shield=True):
+            with anyio.move_on_after(_STUCK_AFTER, shield=True):
                 await file.close()
             await threads.close()
 

@@ -13,6 +13,7 @@ import asyncio
 import signal
 import subprocess
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Protocol
 
 from aioelastic._processes.exit_watch import watch_exit
@@ -83,9 +84,13 @@ class _PopenChild(asyncio.SubprocessTransport):
         super().__init__()
         self._popen = popen
         self._watch = watch_exit(popen.pid, self._tell_popen, on_exit)
-        loop = asyncio.get_running_loop()
-        protocol = asyncio.subprocess.SubprocessStreamProtocol(limit=2**16, loop=loop)
-        self.process = asyncio.subprocess.Process(self, protocol, loop)
+        self._loop = asyncio.get_running_loop()
+
+    @cached_property
+    def process(self) -> asyncio.subprocess.Process:
+        """The child as asyncio shows it; made for who asks, since few do."""
+        protocol = asyncio.subprocess.SubprocessStreamProtocol(limit=2**16, loop=self._loop)
+        return asyncio.subprocess.Process(self, protocol, self._loop)
 
     @property
     def pid(self) -> int:

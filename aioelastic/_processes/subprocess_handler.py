@@ -31,21 +31,24 @@ class SubprocessHandler:
     """One rank as an asyncio subprocess (``RankProcess``); made by `get_subprocess_handler`.
 
     Attributes:
-        proc: The process as asyncio knows it.
         local_rank_id: Its number within its group.
         global_rank: The number in its ``RANK`` variable, or ``None`` without one.
     """
 
     def __init__(self, child: CommandChild, local_rank_id: int, global_rank: int | None = None) -> None:
-        self.proc: asyncio.subprocess.Process = child.process
         self.local_rank_id = local_rank_id
         self.global_rank = global_rank
         self._child = child
 
     @property
+    def proc(self) -> asyncio.subprocess.Process:
+        """The process as asyncio knows it."""
+        return self._child.process
+
+    @property
     def pid(self) -> int:
         """The process id, which is also the number of the session and the process group."""
-        return self.proc.pid
+        return self._child.pid
 
     def has_exited(self) -> bool:
         """Ask the kernel whether the process has ended; the event loop may not know yet."""

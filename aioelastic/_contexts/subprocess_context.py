@@ -94,13 +94,13 @@ class SubprocessContext(PContext):
         rank = 0
         try:
             self._cwd = check_cwd(self._cwd_asked)
-            searched: set[str | None] = set()
+            searched: set[str] = set()
             for rank, command in self._commands.items():
-                environment = self._environment(rank)
                 # All have the same program; what is found differs with the place that is searched.
-                if environment.get("PATH") not in searched:
-                    find_command(command[0], environment, self._cwd)
-                    searched.add(environment.get("PATH"))
+                place = str(self._envs[rank].get("PATH", ""))
+                if place not in searched:
+                    find_command(command[0], self._environment(rank), self._cwd)
+                    searched.add(place)
         except OSError as error:
             asked = None if self._cwd_asked is None else os.fspath(self._cwd_asked)
             raise RankStartError(rank, self._commands.get(rank, ()), asked, error) from error

@@ -263,6 +263,9 @@ class LocalElasticAgent(Supervised):
                 await context.close()
                 await asyncio.wait([relay])
                 self._context = None
+                # Again, for a start that was given up after its first rank, or while we were about to hear of its end.
+                if context.error_files:
+                    self._note_logs(context)
             relay.result()
         except Exception as error:
             ended = Event(kind=EventKind.ATTEMPT_ENDED, attempt=number, state=GroupState.FAILED, message=str(error))
@@ -292,11 +295,9 @@ class LocalElasticAgent(Supervised):
             if not self._stop.is_set():
                 raise
         try:
-            result = await context.wait(0)
+            return await context.wait(0) or RunProcsResult()
         except ContextStateError:  # it had not come to its first rank
             return RunProcsResult()
-        self._note_logs(context)
-        return result or RunProcsResult()
 
     def _prepare(self, number: int, world: WorldInfo) -> Starting:
         """Make the group of one attempt."""

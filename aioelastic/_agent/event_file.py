@@ -35,20 +35,27 @@ class EventFile:
 
     def __init__(self, events: EventStream) -> None:
         self._events = events
+        self._path = ""
         self._writing: asyncio.Task[None] | None = None
+        self._has_begun = False
 
     def open(self, path: str) -> None:
         """Begin to write; where the file cannot be opened a warning says so, and the run goes on without."""
-        self._writing = asyncio.get_running_loop().create_task(self._write(path), name="aioelastic: events")
+        self._path = path
+        self._writing = asyncio.get_running_loop().create_task(self._write(), name="aioelastic: events")
 
     async def close(self) -> None:
         """Write what has happened, and close the file; to be called when the events have come to their end."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
+            if not self._has_begun:
+                # The end of the event loop cancels a task before its first step, too.
+                await self._write()
 
-    async def _write(self, path: str) -> None:
+    async def _write(self) -> None:
+        self._has_begun = True
         threads = BlockingThreads("aioelastic: events", 1)
-        file = RankFile(_LateFile(path), threads, Mailbox())
+        file = RankFile(_LateFile(self._path), threads, Mailbox())
         try:
             await self._copy_to(file)
         except asyncio.CancelledError:

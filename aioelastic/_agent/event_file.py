@@ -8,6 +8,7 @@ from typing import Final
 import anyio
 
 from aioelastic._base.private_descriptors import keep_private
+from aioelastic._base.shielding import settle
 from aioelastic._base.threads import BlockingThreads, Mailbox
 from aioelastic._logs.buffers import RankFile
 from aioelastic._logs.files import open_log
@@ -47,10 +48,12 @@ class EventFile:
     async def close(self) -> None:
         """Write what has happened, and close the file; to be called when the events have come to their end."""
         if self._writing is not None:
-            await asyncio.wait([self._writing])
-            if not self._has_begun:
+            try:
+                await settle(self._writing)
+            finally:
                 # The end of the event loop cancels a task before its first step, too.
-                await self._write()
+                if not self._has_begun:
+                    await self._write()
 
     async def _write(self) -> None:
         self._has_begun = True

@@ -25,7 +25,7 @@ CHUNK_BYTES: Final = 64 * 1024
 """Bytes that are read or written in one go where nothing else is known."""
 
 PIECE_BYTES: Final = 256 * 1024
-"""Bytes moved from a rank's pipe into its file in one go, and the most that the loop hands on in one turn.
+"""Bytes moved from a rank's pipe into its file in one go, and the most that the loop hands on in one go.
 
 Each go is a hop to a thread and back, which costs as much as the work on 64 KiB. Twice as many gain little more, and
 the loop's delay grows with them: ``benchmarks/throughput.py`` shows both for the value that stands here.

@@ -18,6 +18,9 @@ from aioelastic._processes.rank_process import RankProcess
 from aioelastic._processes.signal_state import needs_exec_step
 from aioelastic._processes.subprocess_handler import SubprocessHandler, start_command
 
+_INHERITED = object()
+"""Stands for the PATH of a rank that has none of its own; no value of a variable is equal to it."""
+
 
 class SubprocessContext(PContext):
     """A group of ranks that run a command; `start_processes` makes it from an entrypoint that is text or a path.
@@ -94,10 +97,10 @@ class SubprocessContext(PContext):
         rank = 0
         try:
             self._cwd = check_cwd(self._cwd_asked)
-            searched: set[str] = set()
+            searched: set[object] = set()
             for rank, command in self._commands.items():
                 # All have the same program; what is found differs with the place that is searched.
-                place = str(self._envs[rank].get("PATH", ""))
+                place = self._envs[rank].get("PATH", _INHERITED)
                 if place not in searched:
                     find_command(command[0], self._environment(rank), self._cwd)
                     searched.add(place)

@@ -186,21 +186,22 @@ class FileIntake:
 
     def _on_moved(self, piece: Piece | None) -> None:
         self._moving = False
+        if self._ended:
+            # Who was given up gets nothing more: its copies have counted all that they will not get.
+            self._close_source()
+            return
         if piece is None:
             self._emptied = not self._was_moving_when_cut
         elif piece.is_end:
             self._at_end = True
         else:
             self._queue.append(piece)
-            # Less than there was room for is all there was; only before the last cut it takes one more look to know.
+            # Less than there was room for is all there was. After a cut only a look that finds nothing will do.
             self._emptied = len(piece.data) < PIECE_BYTES and self._left_to_cut is None
-            if self._left_to_cut is not None:
+            if self._left_to_cut is not None and not self._was_moving_when_cut:
                 self._left_to_cut -= len(piece.data)
         self._was_moving_when_cut = False
-        if self._ended:
-            self._close_source()
-        else:
-            self._go_on()
+        self._go_on()
 
     def _deliver(self) -> None:
         """Hand on a portion: what the copies do with it takes its time."""

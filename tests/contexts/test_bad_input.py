@@ -288,9 +288,10 @@ run(main)
 class TestAllOrNothing:
     """A rank in the middle that cannot start."""
 
-    async def test_command_missing_for_one_rank(self, tmp_path: Path, logs: Path) -> None:
+    @pytest.mark.parametrize("path", ["/no/such/folder", ""])
+    async def test_command_missing_for_one_rank(self, tmp_path: Path, logs: Path, path: str) -> None:
         """Where only one rank's PATH lacks the command, no rank runs a line."""
-        envs: dict[int, dict[str, str]] = {0: {}, 1: {}, 2: {"PATH": "/no/such/folder"}, 3: {}}
+        envs: dict[int, dict[str, str]] = {0: {}, 1: {}, 2: {"PATH": path}, 3: {}}
         args = dict.fromkeys(range(4), ("-c", f"touch {tmp_path}/ran-$$; {SLEEP}"))
 
         with pytest.raises(FileNotFoundError, match=r"rank 2 could not start"):

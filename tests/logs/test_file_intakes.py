@@ -12,6 +12,7 @@ import pytest
 
 from aioelastic._base.defaults import PIECE_BYTES
 from aioelastic._base.threads import BlockingThreads, Mailbox
+from aioelastic._logs import file_intake
 from aioelastic._logs.file_intake import FileIntake
 from aioelastic._logs.files import open_log
 from aioelastic._logs.turns import Turns
@@ -51,11 +52,11 @@ class Collecting:
 class Stream:
     """A pipe, an intake that moves it into a file, and a receiver."""
 
-    def __init__(self, path: Path, threads: BlockingThreads) -> None:
+    def __init__(self, path: Path, threads: BlockingThreads, turns: Turns | None = None) -> None:
         reading, self.writing = os.pipe()
         self.path = path
         self.receiver = Collecting()
-        self.intake = FileIntake(reading, open_log(str(path)), str(path), threads, Mailbox(), Turns())
+        self.intake = FileIntake(reading, open_log(str(path)), str(path), threads, Mailbox(), turns or Turns())
         self.intake.connect(self.receiver)
 
     def write(self, data: bytes) -> None:
@@ -75,6 +76,18 @@ async def stream(tmp_path: Path) -> AsyncIterator[Stream]:
     threads = BlockingThreads("intakes", 8)
     yield Stream(tmp_path / "log", threads)
     await threads.close()
+
+
+class HeldTurns(Turns):
+    """Turns that come when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[Callable[[], None]] = []
+
+    def ask(self, deliver: Callable[[], None]) -> None:
+        """Keep it waiting."""
+        self.asked.append(deliver)
 
 
 class StuckDisk:
@@ -126,6 +139,51 @@ async def test_nothing_is_taken_before_the_beginning(stream: Stream) -> None:
 
     assert before == b""
     assert stream.path.read_bytes() == b"early\n"
+
+
+async def test_a_stopped_stream_hands_nothing_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is being moved when a stream is stopped goes to nobody, also if the stream's turn is still to come."""
+    threads = BlockingThreads("intakes", 8)
+    turns = HeldTurns()
+    stream = Stream(tmp_path / "log", threads, turns)
+    stream.intake.begin()
+    stream.write(b"one\n")
+    await until(lambda: turns.asked)
+    disk = StuckDisk(monkeypatch)
+    stream.write(b"two\n")
+    await until(disk.begun.is_set)
+    stream.intake.stop()
+    disk.set_free()
+    await stream.intake.close()
+    for deliver in turns.asked:
+        deliver()
+    os.close(stream.writing)
+    await threads.close()
+
+    assert stream.receiver.data == b"one\n"  # and `Collecting` refuses what comes after the end
+    assert stream.path.read_bytes() == b"one\ntwo\n"
+
+
+async def test_a_cut_takes_what_came_behind_a_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fills the pipe again while a move is over, and the loop has not heard of it, is not left there by a cut."""
+    threads = BlockingThreads("intakes", 8)
+    stream = Stream(tmp_path / "log", threads)
+    monkeypatch.setattr(file_intake, "PIPE_BYTES", 4)
+    disk = StuckDisk(monkeypatch)
+    stream.intake.begin()
+    stream.write(b"one\n")
+    await until(disk.begun.is_set)
+    stream.intake.cut()
+    disk.set_free()
+    while not stream.path.read_bytes():  # without the loop, which would hear of the move
+        disk.begun.wait(0.001)
+    stream.write(b"two\n")
+    await until(lambda: stream.receiver.ended)
+    await stream.intake.close()
+    os.close(stream.writing)
+    await threads.close()
+
+    assert stream.path.read_bytes() == stream.receiver.data == b"one\ntwo\n"
 
 
 async def test_a_cut_takes_what_is_in_the_pipe(stream: Stream) -> None:

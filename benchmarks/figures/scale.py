@@ -46,6 +46,7 @@ CHARTS = (
     Chart(
         name="scale-memory", title="Memory of the supervisor per rank, kB", figure="memory", over="ranks", axis="ranks"
     ),
+    Chart(name="scale-idle", title="CPU while ranks sleep, ms per second", figure="all", over="ranks", axis="ranks"),
 )
 
 
@@ -55,7 +56,7 @@ def cases(*, quick: bool) -> list[Case]:
         Case(
             subject=subject,
             label=f"{ranks} ranks" if ranks > 1 else "1 rank",
-            parameters={"ranks": ranks, "idle": 2 if ranks == 1000 and subject == AIOELASTIC else 0},
+            parameters={"ranks": ranks, "idle": 2 if subject == AIOELASTIC and not quick else 0},
             rounds=2 if subject == TORCH else 3,
         )
         for ranks in ((1, 8, 64) if quick else (1, 8, 64, 256, 1000))

@@ -19,7 +19,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure, or read what was measured, and show it; give the exit status."""
     options = _options(words)
     if options.read:
-        results = Results.from_json(json.loads(options.read.read_text()))
+        results = _read(options.read)
     else:
         sections = run_figures(options.figures or NAMES, rounds=options.rounds, quick=options.quick)
         results = Results(machine=machine(options.rounds), sections=sections)
@@ -31,8 +31,13 @@ def main(words: Sequence[str] | None = None) -> int:
 
         draw(results, options.charts)
     if options.page:
-        options.page.write_text(filled(options.page.read_text(), results))
+        again = _read(options.again) if options.again else None
+        options.page.write_text(filled(options.page.read_text(), results, again))
     return int(any(section.faults for section in results.sections))
+
+
+def _read(file: Path) -> Results:
+    return Results.from_json(json.loads(file.read_text()))
 
 
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
@@ -44,6 +49,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write what was measured")
     parser.add_argument("--charts", type=Path, metavar="FOLDER", help="where to draw it")
     parser.add_argument("--page", type=Path, metavar="FILE", help="a page whose tables are to be filled")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="a second run, whose goals the page shows, too")
     options = parser.parse_args(words)
     if unknown := [name for name in options.figures if name not in NAMES]:
         parser.error(f"there is no figure {unknown[0]}: there are {', '.join(NAMES)}")

@@ -9,11 +9,13 @@ from measuring.rows import Results, Row
 from measuring.table import digits, goal_words, spread, verdict
 
 
-def filled(page: str, results: Results) -> str:
-    """Give a page with the tables of these results; what was not measured this time stays as it is."""
+def filled(page: str, results: Results, again: Results | None = None) -> str:
+    """Give a page with the tables of these results, and the goals of a second run's; the rest stays as it is."""
     tables = {section.name: list(_table(section.rows, section.subjects)) for section in results.sections}
     tables["machine"] = [f"* {name}: {value}" for name, value in results.machine.items()]
     tables["goals"] = list(_goals(results))
+    if again is not None:
+        tables["again"] = list(_goals(again))
 
     def fill(found: re.Match[str]) -> str:
         lines = tables.get(found["name"])

@@ -18,9 +18,6 @@ from aioelastic._processes.rank_process import RankProcess
 from aioelastic._processes.signal_state import needs_exec_step
 from aioelastic._processes.subprocess_handler import SubprocessHandler, start_command
 
-_INHERITED = object()
-"""Stands for the PATH of a rank that has none of its own; no value of a variable is equal to it."""
-
 
 class SubprocessContext(PContext):
     """A group of ranks that run a command; `start_processes` makes it from an entrypoint that is text or a path.
@@ -97,13 +94,13 @@ class SubprocessContext(PContext):
         rank = 0
         try:
             self._cwd = check_cwd(self._cwd_asked)
-            searched: set[object] = set()
+            searched: set[str | None] = set()
             for rank, command in self._commands.items():
+                environment = self._environment(rank)
                 # All have the same program; what is found differs with the place that is searched.
-                place = self._envs[rank].get("PATH", _INHERITED)
-                if place not in searched:
-                    find_command(command[0], self._environment(rank), self._cwd)
-                    searched.add(place)
+                if environment.get("PATH") not in searched:
+                    find_command(command[0], environment, self._cwd)
+                    searched.add(environment.get("PATH"))
         except OSError as error:
             asked = None if self._cwd_asked is None else os.fspath(self._cwd_asked)
             raise RankStartError(rank, self._commands.get(rank, ()), asked, error) from error

@@ -165,7 +165,7 @@ async def test_events_that_cannot_be_written_end_in_one_warning(
 async def test_what_cannot_be_killed_forbids_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process in uninterruptible sleep ends the run with an error that names it; nothing is started again."""
     monkeypatch.setattr(context_module, "SystemTable", StuckTable)
-    monkeypatch.setattr(ladder, "REAP_TIMEOUT", 0.05)
+    monkeypatch.setattr(ladder, "REAP_TIMEOUT", 0.5)
     rendezvous = FixedRendezvous()
     agent = shell_agent("exit 1", rendezvous=rendezvous, shutdown_timeout=0)
 

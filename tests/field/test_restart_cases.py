@@ -105,7 +105,7 @@ async def test_a_restart_refuses_to_go_on_beside_what_cannot_be_killed(
     https://github.com/pytorch/pytorch/issues/185414
     """
     monkeypatch.setattr(context_module, "SystemTable", StuckTable)
-    monkeypatch.setattr(ladder, "REAP_TIMEOUT", 0.05)
+    monkeypatch.setattr(ladder, "REAP_TIMEOUT", 0.5)
     restarts, grace = 0 if budget == "spent" else 1, 60 if budget == "stopped" else 0.05
     agent = shell_agent(NOTES_START + "exit 1", cwd=tmp_path, max_restarts=restarts, shutdown_timeout=grace)
     running = asyncio.create_task(agent.run())

@@ -26,7 +26,7 @@ TERM, CONT, KILL = int(signal.SIGTERM), int(signal.SIGCONT), int(signal.SIGKILL)
 @pytest.fixture(autouse=True)
 def _short_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (ladder_module, group_module):
-        monkeypatch.setattr(module, "REAP_TIMEOUT", 0.3)
+        monkeypatch.setattr(module, "REAP_TIMEOUT", 0.5)
     monkeypatch.setattr(ladder_module, "_LOOK_AGAIN", 0.1)
 
 

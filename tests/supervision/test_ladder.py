@@ -22,7 +22,7 @@ TERM, CONT, KILL = int(signal.SIGTERM), int(signal.SIGCONT), int(signal.SIGKILL)
 @pytest.fixture
 def short_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have SIGKILL's bound be short."""
-    monkeypatch.setattr(ladder_module, "REAP_TIMEOUT", 0.3)
+    monkeypatch.setattr(ladder_module, "REAP_TIMEOUT", 0.5)
     monkeypatch.setattr(ladder_module, "_LOOK_AGAIN", 0.1)
 
 

@@ -28,7 +28,7 @@ PIECE_BYTES: Final = 256 * 1024
 """Bytes moved from a rank's pipe into its file in one go, and the most that the loop hands on in one go.
 
 Each go is a hop to a thread and back, which costs as much as the work on 64 KiB. Twice as many gain little more, and
-the loop's delay grows with them: ``benchmarks/throughput.py`` shows both for the value that stands here.
+the loop's delay grows with them: ``benchmarks/figures/throughput.py`` shows both for the value that stands here.
 """
 
 PIPE_BYTES: Final = 1024 * 1024

@@ -38,7 +38,7 @@ from aioelastic._supervision.states import GroupState
 logger = logging.getLogger("aioelastic")
 
 _LONGEST_TURN: Final = 0.0005
-"""Seconds of starts after which the loop gets its turn: some 0.4 ms each, hundreds in a row would take a second."""
+"""Seconds of starts after which the loop gets its turn: hundreds in a row would take a large part of a second."""
 
 RankStarter = Callable[[int, Mapping[StreamName, int | None], Callable[[], None]], Awaitable[RankProcess]]
 """Starts one rank with descriptors for its streams; the callback is called as soon as its exit is seen."""

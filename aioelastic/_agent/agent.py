@@ -205,7 +205,7 @@ class LocalElasticAgent(Supervised):
         self._events.close(Event(kind=EventKind.RUN_ENDED, state=state, message=message))
 
     async def _run_attempts(self) -> RunResult:
-        start_time = time.time()
+        start_time, begin = time.time(), asyncio.get_running_loop().time()
         values: dict[int, object] = {}
         restart = Restart(0, 0.0)
         for count in itertools.count():
@@ -218,12 +218,12 @@ class LocalElasticAgent(Supervised):
             self._attempts.append(attempt)
             following = self._after(attempt, restart.used, lifetime)
             if following is None:
-                return self._result(attempt.state, values, start_time)
+                return self._result(attempt.state, values, start_time, begin)
             restart = following
             await self._wait_for(restart.delay, number + 1)
             if self._stop.is_set():
                 break
-        return self._result(GroupState.STOPPED, values, start_time)
+        return self._result(GroupState.STOPPED, values, start_time, begin)
 
     def _after(self, attempt: Attempt, used: int, lifetime: float) -> Restart | None:
         """Decide whether there is another attempt after this one; a stop comes in afterwards."""
@@ -248,8 +248,7 @@ class LocalElasticAgent(Supervised):
 
     async def _attempt(self, number: int, world: WorldInfo, delay: float) -> tuple[Attempt, float, dict[int, object]]:
         """Run the group once, until nothing of it is left; give its record, its lifetime (seconds) and its values."""
-        start_time = time.time()
-        begin = asyncio.get_running_loop().time()
+        start_time, begin = time.time(), asyncio.get_running_loop().time()
         message = f"run {world.run_id}"
         self._events.tell(Event(kind=EventKind.ATTEMPT_STARTED, time=start_time, attempt=number, message=message))
         try:
@@ -278,6 +277,7 @@ class LocalElasticAgent(Supervised):
             world=world,
             log_dir=attempt_directory(self._logs_specs, context),
             start_time=start_time,
+            duration=asyncio.get_running_loop().time() - begin,
             delay=delay,
         )
         self._events.tell(Event(kind=EventKind.ATTEMPT_ENDED, attempt=number, state=attempt.state))
@@ -342,7 +342,7 @@ class LocalElasticAgent(Supervised):
                 self._events.tell(replace(event, rank=rank, attempt=number))
         await watching.end()
 
-    def _result(self, state: GroupState, values: dict[int, object], start_time: float) -> RunResult:
+    def _result(self, state: GroupState, values: dict[int, object], start_time: float, begin: float) -> RunResult:
         return RunResult(
             state,
             values,
@@ -352,4 +352,5 @@ class LocalElasticAgent(Supervised):
             log_dir=self._log_dir,
             start_time=start_time,
             end_time=time.time(),
+            duration=asyncio.get_running_loop().time() - begin,
         )

@@ -29,6 +29,7 @@ class Attempt:
         log_dir: The directory of the attempt's logs, ``""`` when it has none.
         start_time: When it began (seconds since the epoch).
         end_time: When its last process was gone (seconds since the epoch).
+        duration: Seconds from its begin to its end, whatever was made of the wall's clock meanwhile.
         delay: Seconds that were waited before it.
     """
 
@@ -43,6 +44,7 @@ class Attempt:
     log_dir: str = ""
     start_time: float = 0.0
     end_time: float = 0.0
+    duration: float = 0.0
     delay: float = 0.0
 
     @classmethod
@@ -55,6 +57,7 @@ class Attempt:
         world: WorldInfo,
         log_dir: str,
         start_time: float,
+        duration: float,
         delay: float,
     ) -> "Attempt":
         """Record an attempt that has ended just now, with global ranks in place of the group's local ones."""
@@ -70,13 +73,9 @@ class Attempt:
             log_dir=log_dir,
             start_time=start_time,
             end_time=time.time(),
+            duration=duration,
             delay=delay,
         )
-
-    @property
-    def duration(self) -> float:
-        """Seconds from its begin to its end."""
-        return self.end_time - self.start_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +92,7 @@ class RunResult:
         log_dir: The directory of the run's logs, with ``events.jsonl``; ``""`` when it has none.
         start_time: When it began (seconds since the epoch).
         end_time: When it ended (seconds since the epoch).
+        duration: Seconds from its begin to its end, whatever was made of the wall's clock meanwhile.
     """
 
     state: GroupState
@@ -103,11 +103,7 @@ class RunResult:
     log_dir: str = field(default="", kw_only=True)
     start_time: float = field(default=0.0, kw_only=True)
     end_time: float = field(default=0.0, kw_only=True)
-
-    @property
-    def duration(self) -> float:
-        """Seconds from its begin to its end."""
-        return self.end_time - self.start_time
+    duration: float = field(default=0.0, kw_only=True)
 
     def is_failed(self) -> bool:
         """Tell whether the run failed; one that was stopped has not."""

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Sequence
 
 from aioelastic._agent.agent import LocalElasticAgent
@@ -52,6 +53,7 @@ def _on_terminal() -> bool:
 
 
 async def _run(agent: LocalElasticAgent, plan: RunPlan) -> int:
+    begin = asyncio.get_running_loop().time()
     screen = Screen(colour=plan.colour, status=_leave_terminal(plan.spec))
     try:
         for note in plan.notes:
@@ -60,7 +62,7 @@ async def _run(agent: LocalElasticAgent, plan: RunPlan) -> int:
             return await _show(agent, plan, screen)
         except AioelasticError as error:
             # It follows what it ended: the failures before are what somebody has to look into.
-            status = _tell(_broken_off(agent), (), screen) if agent.attempts else 1
+            status = _tell(_broken_off(agent, begin), (), screen) if agent.attempts else 1
             screen.say(f"aioelastic: error: {error}")
             return status
     finally:
@@ -94,16 +96,17 @@ def _tell(result: RunResult, received: Sequence[int], screen: Screen) -> int:
     return exit_status(result, received)
 
 
-def _broken_off(agent: LocalElasticAgent) -> RunResult:
-    """Give what there is of a run that an error has ended."""
-    first, last = agent.attempts[0], agent.attempts[-1]
+def _broken_off(agent: LocalElasticAgent, begin: float) -> RunResult:
+    """Give what there is of a run that began at a time of the event loop, and that an error has just ended."""
+    last = agent.attempts[-1]
     return RunResult(
         GroupState.FAILED,
         failures=last.failures,
         attempts=agent.attempts,
         name=agent.name,
-        start_time=first.start_time,
-        end_time=last.end_time,
+        start_time=agent.attempts[0].start_time,
+        end_time=time.time(),
+        duration=asyncio.get_running_loop().time() - begin,
     )
 
 

@@ -29,6 +29,7 @@ from aioelastic import (
 from aioelastic._contexts import context as context_module
 from aioelastic._supervision import ladder
 from tests.helpers.agents import STUCK, WORLD, FixedRendezvous, StuckTable, all_events, reached, shell_agent
+from tests.helpers.drivers import LOOPS, run_driver
 from tests.helpers.functions import give
 
 FAILS_TWICE = "test $TORCHELASTIC_RESTART_COUNT = 2 || test $LOCAL_RANK = 0"
@@ -54,6 +55,22 @@ async def test_a_run_ends_with_the_first_attempt_that_succeeds() -> None:
     assert {rank: each.exitcode for rank, each in result.attempts[2].exits.items()} == {10: 0, 11: 0}
     assert all(each.world == WORLD for each in result.attempts)
     assert result.start_time <= result.attempts[0].start_time <= result.attempts[2].end_time <= result.end_time
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_clock_that_is_set_changes_no_duration(loop: str) -> None:
+    """A run and its attempts are as long as they were, although the wall's clock goes back by an hour at each look."""
+    program = """
+import itertools
+time.time = itertools.count(2_000_000_000, -3600).__next__
+
+async def main():
+    result = await LocalElasticAgent(WorkerSpec(entrypoint="sh", args=("-c", "exit 0"))).run()
+    print(0 < result.attempts[0].duration <= result.duration < 60, result.attempts[0].end_time < result.start_time)
+
+run(main)
+"""
+    assert run_driver(program, loop) == "True True\n"
 
 
 async def test_a_run_fails_when_its_restarts_are_spent() -> None:

@@ -38,6 +38,7 @@ def attempt(number: int, state: GroupState, *failures: ProcessFailure) -> Attemp
         stdouts={0: "", 1: ""},
         start_time=100.0,
         end_time=112.0,
+        duration=12.0,
         delay=0.2 if number else 0.0,
     )
 
@@ -46,9 +47,7 @@ def result(*attempts: Attempt, log_dir: str = "/logs/run") -> RunResult:
     """Give the result of a run with these attempts."""
     state = attempts[-1].state
     failures = attempts[-1].failures
-    return RunResult(
-        state, {}, failures, attempts=attempts, name="trainer", log_dir=log_dir, start_time=100.0, end_time=184.5
-    )
+    return RunResult(state, {}, failures, attempts=attempts, name="trainer", log_dir=log_dir, duration=84.5)
 
 
 SUCCEEDED = attempt(0, GroupState.SUCCEEDED)

@@ -9,10 +9,10 @@ from typing import Any
 
 from aioelastic._base.aliases import Environment, StrPath
 from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, SHUTDOWN_TIMEOUT
-from aioelastic._contexts.checks import checked_method
+from aioelastic._contexts.checks import check_entrypoint, checked_method
 from aioelastic._contexts.context import PContext
 from aioelastic._contexts.subprocess_context import SubprocessContext
-from aioelastic._errors.exceptions import SpecificationError, SpecificationTypeError
+from aioelastic._errors.exceptions import SpecificationError
 from aioelastic._logs.lines import FilterEntry
 from aioelastic._logs.specs import DefaultLogsSpecs, LogsSpecs
 from aioelastic._logs.std import Std
@@ -108,6 +108,7 @@ def start_processes(
         >>> asyncio.run(main())
         {1: 3}
     """
+    check_entrypoint(entrypoint)
     checked_method(start_method)  # of commands, too: it may have been meant
     logs_specs = _one_specs(logs_specs, log_dir, redirects, tee, local_ranks_filter)
     common: dict[str, Any] = {
@@ -121,9 +122,6 @@ def start_processes(
     places = log_line_prefixes, numa_options, duplicate_stdout_filters, duplicate_stderr_filters
     if isinstance(entrypoint, str | os.PathLike):
         return Starting(SubprocessContext(name, entrypoint, args, envs, logs_specs, *places, **common))
-    if not callable(entrypoint):
-        kind = type(entrypoint).__name__
-        raise SpecificationTypeError(f"entrypoint is of type {kind}: give a command (text or a path) or a function")
     # Loads multiprocessing, which groups of commands have no use for.
     from aioelastic._contexts.multiprocess_context import MultiprocessContext  # noqa: PLC0415 - see above
 

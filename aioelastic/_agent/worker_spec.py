@@ -1,6 +1,5 @@
 """What a run is to be: `WorkerSpec`."""
 
-import os
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from aioelastic._agent.restarts import Backoff, RestartPolicy
 from aioelastic._agent.world_checks import checked_address, checked_number, checked_port
 from aioelastic._base.aliases import Environment, StrPath
 from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, SHUTDOWN_TIMEOUT
-from aioelastic._contexts.checks import checked_method, checked_name, checked_seconds, checked_signal
+from aioelastic._contexts.checks import check_entrypoint, checked_method, checked_name, checked_seconds, checked_signal
 from aioelastic._errors.exceptions import SpecificationError, SpecificationTypeError
 from aioelastic._logs.lines import FilterEntry, check_filters
 from aioelastic._logs.specs import LogsSpecs
@@ -90,7 +89,7 @@ class WorkerSpec:
 
     def __post_init__(self) -> None:
         checked_name(self.role)
-        _check_entrypoint(self.entrypoint)
+        check_entrypoint(self.entrypoint)
         checked_number("local_world_size", self.local_world_size, 1)
         rank_environment({}, self.envs, 0)
         RestartPolicy(max_restarts=self.max_restarts, backoff=self.backoff, healthy_after=self.healthy_after)
@@ -109,12 +108,6 @@ class WorkerSpec:
         # A frozen value does not change because its makings do.
         object.__setattr__(self, "args", rank_arguments(self.args, 0))
         object.__setattr__(self, "envs", None if self.envs is None else dict(self.envs))
-
-
-def _check_entrypoint(entrypoint: object) -> None:
-    if not isinstance(entrypoint, str | os.PathLike) and not callable(entrypoint):
-        kind = type(entrypoint).__name__
-        raise SpecificationTypeError(f"entrypoint is of type {kind}: give a command (text or a path) or a function")
 
 
 def _check_types(spec: WorkerSpec) -> None:

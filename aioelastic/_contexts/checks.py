@@ -1,6 +1,7 @@
 """Checking a group's arguments before anything exists (pure)."""
 
 import math
+import os
 import signal
 from collections.abc import Mapping
 
@@ -55,6 +56,17 @@ def checked_signal(argument: str, value: object) -> int:
     return number
 
 
+def check_entrypoint(value: object) -> None:
+    """See that ranks can be made of something: a command or a function.
+
+    Raises:
+        SpecificationTypeError: It is neither.
+    """
+    if not isinstance(value, str | os.PathLike) and not callable(value):
+        kind = type(value).__name__
+        raise SpecificationTypeError(f"entrypoint is of type {kind}: give a command (text or a path) or a function")
+
+
 def checked_method(value: object) -> StartMethod:
     """Give a start method.
 
@@ -72,7 +84,7 @@ def checked_prefixes(name: str, prefixes: object, nprocs: int) -> dict[int, str]
 
     Raises:
         RanksError: A prefix is for a rank that does not exist.
-        SpecificationTypeError: A prefix, or the name, is no text.
+        SpecificationTypeError: A prefix is no text.
         SpecificationError: A prefix has a line end, which would tear every line.
     """
     own: Mapping[int, object] = {}

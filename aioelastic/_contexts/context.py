@@ -22,7 +22,7 @@ from aioelastic._guard.guard import GroupWatch, Unwatched, watch_group
 from aioelastic._guard.ledger import Terms
 from aioelastic._logs.destinations import LogsDest
 from aioelastic._logs.group_logs import GroupLogs, StreamName
-from aioelastic._logs.lines import FilterEntry, check_filters
+from aioelastic._logs.lines import FilterEntries, FilterEntry, check_filters
 from aioelastic._logs.routes import route_group
 from aioelastic._logs.specs import LogsSpecs
 from aioelastic._numa.options import NumaOptions, check_numa_options
@@ -93,8 +93,10 @@ class PContext(Logged):
         self._prefixes = checked_prefixes(name, log_line_prefixes, self.nprocs)
         self._numa_options = check_numa_options(numa_options)
         self._binder: Binder | None = None
-        self._stdout_filters = check_filters("duplicate_stdout_filters", duplicate_stdout_filters)
-        self._stderr_filters = check_filters("duplicate_stderr_filters", duplicate_stderr_filters)
+        self._filters: dict[StreamName, FilterEntries] = {
+            "stdout": check_filters("duplicate_stdout_filters", duplicate_stdout_filters),
+            "stderr": check_filters("duplicate_stderr_filters", duplicate_stderr_filters),
+        }
         self._death_signal = checked_signal("death_sig", death_sig)
         self._shutdown_timeout = checked_seconds("shutdown_timeout", shutdown_timeout)
         self._drain_timeout = checked_seconds("drain_timeout", drain_timeout)
@@ -187,7 +189,9 @@ class PContext(Logged):
             0
         """
         limit = checked_limit("timeout", timeout)
-        group = self._running_group("wait()")
+        group = self._group
+        if group is None:
+            raise ContextStateError(f"context {self.name!r} is {self.state.value}: call start() before wait()")
         if not group.outcome.done() and limit != 0:
             await asyncio.wait([group.outcome], timeout=limit)
         if not group.outcome.done():
@@ -300,32 +304,7 @@ class PContext(Logged):
 
     async def _start_with(self, dest: LogsDest) -> None:
         self._take_destinations(dest)
-        routes = route_group(
-            dest,
-            self.nprocs,
-            self._logs_specs.local_ranks_filter,
-            stdout_filtered=bool(self._stdout_filters),
-            stderr_filtered=bool(self._stderr_filters),
-        )
-        check_descriptors(routes, self._descriptors_per_rank)
-        filters: dict[StreamName, Sequence[FilterEntry]] = {
-            "stdout": self._stdout_filters,
-            "stderr": self._stderr_filters,
-        }
-        logs = GroupLogs(
-            routes,
-            self._prefixes,
-            filters,
-            wait_for_start=self._logs_wait_for_start,
-            on_detached=self._tell_detached,
-        )
-        try:
-            await logs.open()
-            self._refuse_if_closed()
-        except BaseException:
-            await logs.drain({})
-            raise
-        self._logs = logs
+        self._logs = logs = await self._open_logs(dest)
         plan = GroupPlan(
             name=self.name,
             nprocs=self.nprocs,
@@ -347,6 +326,25 @@ class PContext(Logged):
             # By another task, between two ranks perhaps: no running group is given out, and none is left behind.
             await asyncio.wait([self._group.outcome])
             self._refuse_if_closed()
+
+    async def _open_logs(self, dest: LogsDest) -> GroupLogs:
+        routes = route_group(
+            dest,
+            self.nprocs,
+            self._logs_specs.local_ranks_filter,
+            stdout_filtered=bool(self._filters["stdout"]),
+            stderr_filtered=bool(self._filters["stderr"]),
+        )
+        check_descriptors(routes, self._descriptors_per_rank)
+        wait = self._logs_wait_for_start
+        logs = GroupLogs(routes, self._prefixes, self._filters, wait_for_start=wait, on_detached=self._tell_detached)
+        try:
+            await logs.open()
+            self._refuse_if_closed()
+        except BaseException:
+            await logs.drain({})
+            raise
+        return logs
 
     def _watch(self, logs: GroupLogs) -> GroupWatch:
         if not self._is_guarded:
@@ -395,8 +393,3 @@ class PContext(Logged):
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise ContextStateError(f"context {self.name!r} was closed while it was being started")
-
-    def _running_group(self, what: str) -> Group:
-        if self._group is None:
-            raise ContextStateError(f"context {self.name!r} is {self.state.value}: call start() before {what}")
-        return self._group

@@ -45,8 +45,9 @@ class BlockingThreads:
         self._ready = threading.Condition()
         self._idle = 0
         self._finished = 0
-        self._waking = False
-        self._watching = False
+        # By loop: one that is held up, or was closed in between, must not keep the others waiting.
+        self._waking: set[asyncio.AbstractEventLoop] = set()
+        self._watching: set[asyncio.AbstractEventLoop] = set()
         self._closing = False
         self._threads: set[threading.Thread] = set()
         self._ended: deque[threading.Thread] = deque()
@@ -55,10 +56,15 @@ class BlockingThreads:
     def submit(self, call: Callable[[], None]) -> None:
         """Have a call run soon; it must not raise."""
         self._calls.append(call)
-        if not self._waking:
+        self.see_to_calls()
+
+    def see_to_calls(self) -> None:
+        """Have a thread work on what was submitted, by whichever loop: that one may be held up before it gets to it."""
+        loop = asyncio.get_running_loop()
+        if self._calls and loop not in self._waking:
             # One wake-up for all that this turn of the loop submits.
-            self._waking = True
-            asyncio.get_running_loop().call_soon(self._wake)
+            self._waking.add(loop)
+            loop.call_soon(self._wake, loop)
 
     def run(self, function: Callable[[*Ts], T], *args: *Ts) -> "asyncio.Future[T]":
         """Have a function run and give the future of its result."""
@@ -79,11 +85,12 @@ class BlockingThreads:
     async def close(self) -> None:
         """Let the threads end after what was submitted, and wait for those that are not stuck in a call."""
         last_ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
         # What was submitted in this turn of the loop has no thread yet.
-        self._wake()
+        self._wake(loop)
         with self._ready:
             self._closing = True
-            self._on_last_ended = partial(_tell, asyncio.get_running_loop(), last_ended.set)
+            self._on_last_ended = partial(_tell, loop, last_ended.set)
             self._ready.notify_all()
             running = bool(self._threads)
         if running:
@@ -99,8 +106,8 @@ class BlockingThreads:
             self._closing = False
             self._on_last_ended = None
 
-    def _wake(self) -> None:
-        self._waking = False
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._waking.discard(loop)
         with self._ready:
             if not self._calls:
                 return
@@ -109,22 +116,22 @@ class BlockingThreads:
             elif not self._threads:
                 self._add_thread()
             # In any case: the thread that was woken may be stuck in the first of several calls.
-            self._watch_progress()
+            self._watch_progress(loop)
 
-    def _watch_progress(self) -> None:
+    def _watch_progress(self, loop: asyncio.AbstractEventLoop) -> None:
         """Come back in a moment and see whether the waiting calls are being worked on."""
-        if not self._watching and len(self._threads) < self._limit:
-            self._watching = True
-            asyncio.get_running_loop().call_later(_STUCK_AFTER, self._help_if_stuck, self._finished)
+        if loop not in self._watching and len(self._threads) < self._limit:
+            self._watching.add(loop)
+            loop.call_later(_STUCK_AFTER, self._help_if_stuck, loop, self._finished)
 
-    def _help_if_stuck(self, finished_then: int) -> None:
-        self._watching = False
+    def _help_if_stuck(self, loop: asyncio.AbstractEventLoop, finished_then: int) -> None:
+        self._watching.discard(loop)
         with self._ready:
             if not self._calls:
                 return
             if self._finished == finished_then and not self._idle and len(self._threads) < self._limit:
                 self._add_thread()
-            self._watch_progress()
+            self._watch_progress(loop)
 
     def _add_thread(self) -> None:
         # Those that have ended are past their last line by now; only close() has to wait for that.

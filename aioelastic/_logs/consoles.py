@@ -77,7 +77,7 @@ class Console:
             if not data:
                 return 0
             self._open_line = None if data.endswith(b"\n") else giver
-            self._outlet.put(giver, data)
+            self._put(giver, data)
         return len(data)
 
     def leave(self, giver: Giver) -> int:
@@ -86,7 +86,7 @@ class Console:
             if self._open_line is not giver:
                 return 0
             self._open_line = None
-            self._outlet.put(giver, b"\n")
+            self._put(giver, b"\n")
         return 1
 
     def set_status(self, giver: Giver, text: bytes) -> None:
@@ -100,7 +100,7 @@ class Console:
             text: One line without its end, in UTF-8, colours but no other controls in it; empty for none.
         """
         if self._status is not None and self._status.change(text):
-            self._outlet.put(giver, b"")
+            self._put(giver, b"")
 
     def listen(self, listener: FailureListener) -> None:
         """Have one of the users told when the console fails, or that it has failed already."""
@@ -144,6 +144,11 @@ class Console:
             self._outlet.close(self._forget_unused)
         await self._thread.close()
         await self._outlet.abandon()
+
+    def _put(self, giver: Giver, data: bytes) -> None:
+        self._outlet.put(giver, data)
+        # The outlet may have asked for its thread already, by the loop of another group.
+        self._thread.see_to_calls()
 
     def _tell_failure(self, words: str) -> None:
         for listener in tuple(self._listeners):

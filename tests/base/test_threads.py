@@ -90,6 +90,25 @@ async def test_there_are_no_more_threads_than_the_limit() -> None:
         assert await asyncio.gather(*calls) == [True] * 5
 
 
+async def test_a_loop_that_is_held_up_holds_up_no_other() -> None:
+    """What one event loop has submitted, and woke no thread for, does not keep the calls of another one waiting."""
+    submitted, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    async def be_held_up(threads: BlockingThreads) -> None:
+        threads.submit(lambda: None)
+        submitted.set()
+        go_on.wait(20)
+
+    async with named("shared", 1) as threads:
+        other = threading.Thread(target=asyncio.run, args=(be_held_up(threads),))
+        other.start()
+        await until(submitted.is_set)
+        threads.submit(done.set)
+        await until(done.is_set)
+        go_on.set()
+        other.join()
+
+
 async def test_close_runs_what_was_submitted_before() -> None:
     """What was submitted in the very turn of the loop that closes is done when close() is over, in order."""
     done: list[str] = []

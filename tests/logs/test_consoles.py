@@ -227,6 +227,29 @@ def test_groups_and_loops_share_one_console(tmp_path: Path) -> None:
     assert len(lines) == 600
 
 
+async def test_a_loop_that_is_held_up_does_not_hold_up_the_console(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of one event loop are shown although another one has put some and is busy before these are on their way."""
+    shown = OnlyWrite()
+    monkeypatch.setattr(sys, "stdout", shown)
+    console = acquire_console("stdout")
+    assert console is not None
+    put, go_on = threading.Event(), threading.Event()
+
+    async def be_held_up() -> None:
+        console.show(Giver(), b"one\n", prefix=b"", continues=False)
+        put.set()
+        go_on.wait(20)
+
+    other = threading.Thread(target=asyncio.run, args=(be_held_up(),))
+    other.start()
+    await until(put.is_set)
+    console.show(Giver(), b"other\n", prefix=b"", continues=False)
+    await until(lambda: shown.text == "one\nother\n")
+    go_on.set()
+    other.join()
+    await console.release()
+
+
 def test_a_programs_own_prints_come_before(tmp_path: Path) -> None:
     """What the program printed and did not flush stands before what a rank printed later, on either stream."""
     body = f"""

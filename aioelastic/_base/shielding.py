@@ -2,12 +2,16 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 import anyio
 
-from aioelastic._base.threads import in_thread
+from aioelastic._base.threads import BlockingThreads, in_thread
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _loaded = False
 
@@ -45,3 +49,28 @@ async def settle(future: "asyncio.Future[Any]") -> None:
                 cancellation = error
     if cancellation is not None:
         raise cancellation
+
+
+async def settled_in_thread(keep: Callable[[T], object], function: Callable[[*Ts], T], *args: *Ts) -> T:
+    """Run one blocking call, which opens something, in a thread, and wait for its end whatever cancels the caller.
+
+    No task runs it: the end of the event loop cancels all tasks, and what one of them was about to give would be lost.
+
+    Args:
+        keep: Is given the result first, also when the caller was cancelled: so that it can be closed.
+        function: What to run; bounded.
+        args: Its arguments.
+
+    Raises:
+        asyncio.CancelledError: The caller was cancelled meanwhile (once the call has ended).
+        BaseException: What the call raises.
+    """
+    threads = BlockingThreads(f"aioelastic: {function.__name__}", 1, or_inline=True)
+    outcome = threads.run(function, *args)
+    try:
+        await settle(outcome)
+    finally:
+        if outcome.exception() is None:
+            keep(outcome.result())
+        await threads.close()
+    return outcome.result()

@@ -13,9 +13,8 @@ from typing import Final, NoReturn
 
 from aioelastic._base.aliases import StartMethod
 from aioelastic._base.private_descriptors import close_private, keep_private, share
-from aioelastic._base.shielding import settle
+from aioelastic._base.shielding import settle, settled_in_thread
 from aioelastic._base.signals import INHERITED_IGNORED, signals_held_back
-from aioelastic._base.threads import in_thread
 from aioelastic._child.function_process import Call, FunctionProcess
 from aioelastic._child.pickling import PROTOCOL, Pieces
 from aioelastic._child.world import World
@@ -118,16 +117,15 @@ async def _serve(
     process = FunctionProcess(start.name, "forkserver", world, 2, call.call)
     with contextlib.ExitStack() as opened:
         stdio = [stdio_descriptor(1, start.stdout, opened), stdio_descriptor(2, start.stderr, opened)]
-        requesting = asyncio.ensure_future(in_thread(request_process, [*stdio, start.value, *call.descriptors]))
+        pipes: list[int] = []
         try:
-            await settle(requesting)
+            await settled_in_thread(pipes.extend, request_process, [*stdio, start.value, *call.descriptors])
         except asyncio.CancelledError:
-            if requesting.exception() is None:
-                # Without anything to read, the process ends.
-                for descriptor in requesting.result():
-                    os.close(descriptor)
+            # Without anything to read, the process ends.
+            for descriptor in pipes:
+                os.close(descriptor)
             raise
-    told, data = requesting.result()
+    told, data = pipes
     feed = Feed(data)
     try:
         try:

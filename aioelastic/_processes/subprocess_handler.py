@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioelastic._base.aliases import Environment, StrPath
 from aioelastic._base.defaults import DEATH_SIGNAL
-from aioelastic._base.shielding import settle
+from aioelastic._base.shielding import settle, settled_in_thread
 from aioelastic._base.threads import in_thread
 from aioelastic._errors.exceptions import RankStartError
 from aioelastic._logs.files import open_log
@@ -248,14 +248,11 @@ def _plan_binding(options: NumaOptions, local_rank: int, environ: Mapping[str, s
 async def _opened(path: StrPath | None, opened: contextlib.ExitStack) -> int | None:
     if path is None:
         return None
-    opening = asyncio.ensure_future(in_thread(open_log, os.fspath(path)))
-    try:
-        await settle(opening)
-    finally:
-        # Also for a cancelled caller: the thread opens the file all the same.
-        if not opening.cancelled() and opening.exception() is None:
-            opened.callback(os.close, opening.result())
-    return opening.result()
+
+    def keep(descriptor: int) -> None:
+        opened.callback(os.close, descriptor)
+
+    return await settled_in_thread(keep, open_log, os.fspath(path))
 
 
 def _global_rank(environment: Mapping[str, str]) -> int | None:

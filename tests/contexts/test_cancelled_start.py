@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -143,3 +144,18 @@ def test_program_ends_during_the_start(make_loop: Callable[[], asyncio.AbstractE
             assert _alive() == []
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_program_ends_while_a_function_is_being_started(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """A main coroutine that ends while the fork server is asked for a process leaves none waiting, and no pipe open."""
+
+    async def main(delay: float) -> None:
+        start = start_processes("job", time.sleep, {0: (60,)}, start_method="forkserver")
+        starting: asyncio.Task[Any] = asyncio.create_task(start)
+        await asyncio.sleep(delay)
+        assert not starting.cancelled()
+
+    for tenths in sample(range(10, 50), 4):
+        with asyncio.Runner(loop_factory=make_loop) as runner:
+            runner.run(main(tenths / 10_000))

@@ -300,3 +300,16 @@ class TestStart:
                     await handler.wait()
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+
+    def test_program_ends_at_any_step(self, tmp_path: Path) -> None:
+        """A main coroutine that ends while a thread opens the files leaves no process, and no file open."""
+
+        async def main(steps: int) -> None:
+            start = get("sh", ("-c", SLEEP), {}, tmp_path / "out", tmp_path / "err", 0)
+            starting = asyncio.create_task(start)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            assert not starting.cancelled()
+
+        for steps in range(24):
+            asyncio.run(main(steps % 8))

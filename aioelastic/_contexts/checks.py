@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from aioelastic._base.aliases import START_METHODS, StartMethod
 from aioelastic._base.signals import signal_name
 from aioelastic._errors.exceptions import SpecificationError, SpecificationTypeError
+from aioelastic._logs.specs import LogsSpecs
 from aioelastic._processes.command_line import require_ranks
 
 
@@ -65,6 +66,21 @@ def check_entrypoint(value: object) -> None:
     if not isinstance(value, str | os.PathLike) and not callable(value):
         kind = type(value).__name__
         raise SpecificationTypeError(f"entrypoint is of type {kind}: give a command (text or a path) or a function")
+
+
+def check_logs_specs(value: object, nprocs: int) -> None:
+    """Check where the output of a group is to go.
+
+    Raises:
+        SpecificationTypeError: It is no `LogsSpecs`.
+        RanksError: It names ranks that are not there.
+    """
+    if not isinstance(value, LogsSpecs):
+        raise SpecificationTypeError(f"logs_specs must be a LogsSpecs, not {type(value).__name__}")
+    for argument in ("redirects", "tee", "local_ranks_filter"):
+        streams = getattr(value, argument)
+        if isinstance(streams, Mapping | frozenset):
+            require_ranks(argument, dict.fromkeys(streams), nprocs, complete=False)
 
 
 def checked_method(value: object) -> StartMethod:

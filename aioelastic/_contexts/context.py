@@ -8,16 +8,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from aioelastic._base.aliases import Environment
-from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, GUARD_GRACE, SHUTDOWN_TIMEOUT
+from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, GUARD_GRACE, REAP_TIMEOUT, SHUTDOWN_TIMEOUT
 from aioelastic._base.shielding import settle
 from aioelastic._base.threads import in_thread
-from aioelastic._contexts.checks import checked_limit, checked_name, checked_prefixes, checked_seconds, checked_signal
+from aioelastic._contexts.checks import (
+    check_logs_specs,
+    checked_limit,
+    checked_name,
+    checked_prefixes,
+    checked_seconds,
+    checked_signal,
+)
 from aioelastic._contexts.descriptors import check_descriptors
-from aioelastic._contexts.log_claim import LogClaim, check_destinations
+from aioelastic._contexts.log_claim import LogClaim
 from aioelastic._contexts.logged import Logged
 from aioelastic._contexts.results import RunProcsResult
 from aioelastic._errors.error_files import ERROR_FILE_VARIABLE
-from aioelastic._errors.exceptions import ContextStateError, SpecificationTypeError
+from aioelastic._errors.exceptions import ContextStateError
 from aioelastic._guard.guard import GroupWatch, Unwatched, watch_group
 from aioelastic._guard.ledger import Terms
 from aioelastic._logs.destinations import LogsDest
@@ -26,7 +33,7 @@ from aioelastic._logs.lines import FilterEntries, FilterEntry, check_filters
 from aioelastic._logs.routes import route_group
 from aioelastic._logs.specs import LogsSpecs
 from aioelastic._numa.options import NumaOptions, check_numa_options
-from aioelastic._processes.command_line import group_size, rank_environment, require_ranks
+from aioelastic._processes.command_line import group_size, rank_environment
 from aioelastic._processes.rank_process import RankProcess
 from aioelastic._processes.system_table import SystemTable
 from aioelastic._processes.tokens import new_group_token, token_of_rank, token_variable
@@ -74,15 +81,7 @@ class PContext(Logged):
     ) -> None:
         super().__init__(checked_name(name))
         self.nprocs = group_size(args, envs)
-        self.stdouts: dict[int, str] = {}
-        self.stderrs: dict[int, str] = {}
-        self.error_files: dict[int, str] = {}
-        if not isinstance(logs_specs, LogsSpecs):
-            raise SpecificationTypeError(f"logs_specs must be a LogsSpecs, not {type(logs_specs).__name__}")
-        for argument in ("redirects", "tee", "local_ranks_filter"):
-            streams = getattr(logs_specs, argument)
-            if isinstance(streams, Mapping | frozenset):
-                require_ranks(argument, dict.fromkeys(streams), self.nprocs, complete=False)
+        check_logs_specs(logs_specs, self.nprocs)
         self._entrypoint = entrypoint
         self._args = dict(args)
         own = {rank: (envs or {}).get(rank) for rank in range(self.nprocs)}
@@ -107,7 +106,6 @@ class PContext(Logged):
         self._starting: asyncio.Task[None] | None = None
         self._group: Group | None = None
         self._closed = False
-        self._claim: LogClaim | None = None
         self._result: RunProcsResult | None = None
         self._logs_wait_for_start = False
 
@@ -138,10 +136,11 @@ class PContext(Logged):
 
         `start_processes` has done it for you.
 
-        Cancellation leaves nothing: what was started is killed and reaped first.
+        Cancellation leaves nothing: what was started is killed and reaped first. A disk, or a ``reify``, that is stuck
+        is left alone after some seconds.
 
         Raises:
-            ContextStateError: It was started or closed before.
+            ContextStateError: It was started or closed before, or is closed meanwhile.
             RankStartError: A rank or its log could not be started or opened; nothing is left running.
             DescriptorLimitError: The limit of open files cannot hold the group.
             OSError: The log directory cannot be used.
@@ -155,6 +154,8 @@ class PContext(Logged):
         except asyncio.CancelledError:
             await self._abort_start(self._starting)
             raise
+        if self._starting.cancelled():
+            self._refuse_if_closed()
         self._starting.result()
 
     @overload
@@ -232,8 +233,8 @@ class PContext(Logged):
         number = self._death_signal if death_sig is None else checked_signal("death_sig", death_sig)
         grace = self._shutdown_timeout if timeout is None else checked_seconds("timeout", timeout)
         self._closed = True
-        if self._starting is not None and not self._starting.done() and self._group is None:
-            await asyncio.wait([self._starting])
+        if self._starting is not None and self._group is None:
+            await self._give_up(self._starting)
         if self._group is not None:
             try:
                 await self._group.stop(number, grace)
@@ -303,7 +304,7 @@ class PContext(Logged):
         return self._logs_specs.reify({rank: dict(env) for rank, env in self._envs.items()})
 
     async def _start_with(self, dest: LogsDest) -> None:
-        self._take_destinations(dest)
+        self._take_destinations(dest, self.nprocs)
         self._logs = logs = await self._open_logs(dest)
         plan = GroupPlan(
             name=self.name,
@@ -352,13 +353,6 @@ class PContext(Logged):
         grace = min(self._shutdown_timeout, GUARD_GRACE)
         return watch_group(self.name, self._token, Terms(self._death_signal, grace, self._sweeps), logs.pumped)
 
-    def _take_destinations(self, dest: LogsDest) -> None:
-        check_destinations(dest, self.nprocs)
-        ranks = range(self.nprocs)
-        self.stdouts = {rank: dest.stdouts.get(rank, "") or dest.tee_stdouts.get(rank, "") for rank in ranks}
-        self.stderrs = {rank: dest.stderrs.get(rank, "") or dest.tee_stderrs.get(rank, "") for rank in ranks}
-        self.error_files = {rank: dest.error_files.get(rank, "") for rank in ranks}
-
     async def _abort_start(self, starting: "asyncio.Task[None]") -> None:
         """End a start whose caller was cancelled, and whatever it has brought up."""
         self._closed = True
@@ -367,6 +361,8 @@ class PContext(Logged):
         await settle(asyncio.ensure_future(self._undo_start(starting)))
 
     async def _undo_start(self, starting: "asyncio.Task[None]") -> None:
+        if self._group is None:
+            await self._give_up(starting)
         await asyncio.wait([starting])
         if not starting.cancelled():
             # Asked for, or asyncio would report the refusal of a closed context as an exception that nobody wanted.
@@ -375,10 +371,13 @@ class PContext(Logged):
             await self._group.stop(signal.SIGKILL, 0)
         await self._discard_logs()
 
-    async def _discard_logs(self) -> None:
-        self._logs = None
-        if self._claim is not None:
-            await self._claim.discard()
+    async def _give_up(self, starting: "asyncio.Task[None]") -> None:
+        """See the start of a closed context, which has no rank yet, to its end; what is stuck is left to its thread."""
+        await asyncio.wait([starting], timeout=REAP_TIMEOUT)
+        while not starting.done():
+            # A disk that does not answer, or a reify() of anybody's: what that makes later, nobody removes.
+            starting.cancel()
+            await asyncio.wait([starting], timeout=REAP_TIMEOUT)
 
     def _tell_detached(self, rank: int | None, words: str) -> None:
         self._events.tell(Event(kind=EventKind.SINK_DETACHED, rank=rank, message=words))

@@ -1,9 +1,11 @@
-"""What a context gives of its ranks' output: their lines."""
+"""What a context gives of its ranks' output: where it is, and its lines."""
 
 from typing import TYPE_CHECKING
 
+from aioelastic._contexts.log_claim import LogClaim, check_destinations
 from aioelastic._contexts.supervised import Supervised
 from aioelastic._errors.exceptions import ContextStateError
+from aioelastic._logs.destinations import LogsDest
 from aioelastic._logs.group_logs import GroupLogs
 from aioelastic._logs.std import Std
 
@@ -16,6 +18,10 @@ class Logged(Supervised):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
+        self.stdouts: dict[int, str] = {}
+        self.stderrs: dict[int, str] = {}
+        self.error_files: dict[int, str] = {}
+        self._claim: LogClaim | None = None
         self._logs: GroupLogs | None = None
 
     def lines(
@@ -64,3 +70,15 @@ class Logged(Supervised):
         from aioelastic._logs.log_readers import read_lines  # noqa: PLC0415 - few programs need it
 
         return read_lines(self._logs.files, rank, stream, from_start=from_start, last=last)
+
+    def _take_destinations(self, dest: LogsDest, nprocs: int) -> None:
+        check_destinations(dest, nprocs)
+        ranks = range(nprocs)
+        self.stdouts = {rank: dest.stdouts.get(rank, "") or dest.tee_stdouts.get(rank, "") for rank in ranks}
+        self.stderrs = {rank: dest.stderrs.get(rank, "") or dest.tee_stderrs.get(rank, "") for rank in ranks}
+        self.error_files = {rank: dest.error_files.get(rank, "") for rank in ranks}
+
+    async def _discard_logs(self) -> None:
+        self._logs = None
+        if self._claim is not None:
+            await self._claim.discard()

@@ -8,19 +8,30 @@ import asyncio
 import contextlib
 import logging
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
-from aioelastic import PContext, Std, start_processes
+from aioelastic import (
+    ContextStateError,
+    EventKind,
+    GroupState,
+    LogsDest,
+    LogsSpecs,
+    PContext,
+    Std,
+    start_processes,
+)
+from aioelastic._contexts import context as context_module
 from tests.helpers.leaks import descendants
 from tests.helpers.programs import SLEEP, shells
 from tests.helpers.sampling import sample
-from tests.helpers.waiting import is_alive
+from tests.helpers.waiting import PATIENCE, is_alive, until
 
 RANKS = shells(SLEEP, SLEEP, SLEEP, SLEEP)
 STEPS = (*range(40), *range(40, 201, 4))
@@ -122,6 +133,60 @@ async def test_timed_out() -> None:
                 pass
 
         assert _alive() == []
+
+
+class StuckSpecs(LogsSpecs):
+    """Whose destinations do not come before they are let go."""
+
+    root_log_dir = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go_on = threading.Event(), threading.Event()
+
+    def reify(self, envs: Mapping[int, Any]) -> LogsDest:
+        """Wait."""
+        del envs
+        self.asked.set()
+        self.go_on.wait(PATIENCE)
+        return LogsDest()
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[StuckSpecs]:
+    """Give log specifications that are stuck, and are not waited for as long as usual."""
+    monkeypatch.setattr(context_module, "REAP_TIMEOUT", 0.05)
+    specs = StuckSpecs()
+    yield specs
+    specs.go_on.set()
+
+
+async def test_cancelled_while_the_log_specification_is_stuck(stuck: StuckSpecs) -> None:
+    """A start whose ``reify`` does not come back can be cancelled; its context has ended then."""
+    starting = start_processes("job", "true", {0: ()}, logs_specs=stuck)
+    task = asyncio.create_task(starting)
+    await until(stuck.asked.is_set)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert not stuck.go_on.is_set()
+    assert starting.context.state is GroupState.STOPPED
+    assert [event.kind async for event in starting.context.events()] == [EventKind.GROUP_ENDED]
+    stuck.go_on.set()
+
+
+async def test_closed_while_the_log_specification_is_stuck(stuck: StuckSpecs) -> None:
+    """A close does not wait for it either, and whoever waits for the start learns that the context was closed."""
+    starting = start_processes("job", "true", {0: ()}, logs_specs=stuck)
+    task = asyncio.create_task(starting)
+    await until(stuck.asked.is_set)
+    await asyncio.gather(starting.context.close(), starting.context.close(signal.SIGKILL))
+    with pytest.raises(ContextStateError, match="was closed while it was being started"):
+        await task
+
+    assert not stuck.go_on.is_set()
+    stuck.go_on.set()
 
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

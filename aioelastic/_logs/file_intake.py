@@ -233,7 +233,7 @@ class FileIntake:
     def _finish(self) -> None:
         """Close everything (in the thread)."""
         self._close_source()
-        close_private(self.file)
+        self._mover.close()
         self._mailbox.post(lambda _: self._closed.set(), None)
         # Last, since it may get stuck.
         if not self._abandoned:

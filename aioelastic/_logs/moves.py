@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aioelastic._base.defaults import PIECE_BYTES
+from aioelastic._base.private_descriptors import close_private
 from aioelastic._logs.files import keep_appending, stop_appending
 from aioelastic._logs.outlets import FailureListener, logger, note_failure, warn_of_missed, write_all
 
@@ -45,7 +46,7 @@ class Piece(NamedTuple):
 
 
 class Mover:
-    """Moves the bytes of one pipe into one regular file that nobody else writes into; owns both descriptors.
+    """Moves the bytes of one pipe into one regular file (owned) that nobody else writes into.
 
     A file that fails is left alone from then on: what comes is taken from the pipe, passed on and counted.
 
@@ -137,6 +138,16 @@ class Mover:
     def _piece(self, data: bytes, place: int, kept: int, lost: int = 0) -> Piece:
         anew, self._anew = self._anew, False
         return Piece(data, place, kept, lost, anew)
+
+    def close(self) -> None:
+        """Close the file."""
+        try:
+            close_private(self._file)
+        except OSError as error:
+            # Some file systems report a full disk, or a lost server, only now: how much is missing, nobody knows.
+            if self.failure is None:
+                self.failure = error
+                note_failure(self.name, error, self._on_failure)
 
     def warn(self) -> None:
         """Say how many bytes the file missed, if any."""

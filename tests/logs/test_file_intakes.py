@@ -268,6 +268,22 @@ async def test_a_stuck_disk_holds_up_neither_loop_nor_end(
     assert stream.path.read_bytes() == b"one\n"
 
 
+async def test_a_file_that_fails_as_it_is_closed_holds_up_no_end(
+    stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the system tells of a file only as it is closed is said, and the stream ends all the same."""
+    caplog.set_level("INFO", "aioelastic")
+    stream.intake.begin()
+    stream.intake.stop()
+    os.close(stream.intake.file)
+    async with asyncio.timeout(10):
+        await stream.intake.close()
+    os.close(stream.writing)
+
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert f"log file '{stream.path}' failed ([Errno 9]" in said
+
+
 async def test_an_emptied_file_is_read_back_from_its_new_beginning(stream: Stream) -> None:
     """What was in the file before somebody emptied it is lost to readers, what comes after it is found."""
     stream.intake.begin()

@@ -14,12 +14,12 @@ import signal
 import subprocess
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from aioelastic._processes.exit_watch import watch_exit
 from aioelastic._processes.rank_process import ExitStatus
 
-UNKNOWN_CODE = 255
+_UNKNOWN_CODE: Final = 255
 """What asyncio gives for a status that nobody knows (its child watchers)."""
 
 
@@ -107,7 +107,7 @@ class _PopenChild(asyncio.SubprocessTransport):
 
     async def _wait(self) -> int:
         """Wait for its end; `asyncio.subprocess.Process.wait` calls this."""
-        return _code(await self.wait_status())
+        return shown_code(await self.wait_status())
 
     def get_pid(self) -> int:
         """Give its process id."""
@@ -116,7 +116,7 @@ class _PopenChild(asyncio.SubprocessTransport):
     def get_returncode(self) -> int | None:
         """Give its exit code, or ``None`` while it runs."""
         status = self._watch.status
-        return None if status is None else _code(status)
+        return None if status is None else shown_code(status)
 
     def get_pipe_transport(self, fd: int) -> None:
         """Give no pipe: there is none."""
@@ -135,8 +135,9 @@ class _PopenChild(asyncio.SubprocessTransport):
 
     def _tell_popen(self, status: ExitStatus) -> None:
         # Or it would complain that the process still runs, and reap by number.
-        self._popen.returncode = _code(status)
+        self._popen.returncode = shown_code(status)
 
 
-def _code(status: ExitStatus) -> int:
-    return UNKNOWN_CODE if status.code is None else status.code
+def shown_code(status: ExitStatus) -> int:
+    """Give an exit code as asyncio gives it, whose words have none for a status that nobody knows."""
+    return _UNKNOWN_CODE if status.code is None else status.code

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import anyio
@@ -20,7 +21,7 @@ class ExecStep(NamedTuple):
         command: The step's own command.
         report: Reading end of the pipe by which the step reports a failed exec.
         release: Writing end of the pipe on whose word the step waits, or ``None`` where it does not.
-        handed: The other ends, which the step gets; closed here after the start.
+        handed: The other ends, which the step gets.
     """
 
     command: tuple[str, ...]
@@ -53,18 +54,32 @@ def needs_exec_step() -> bool:
     return bool(sys.executable) and bool(blocked or not ignored_signals() <= INHERITED_IGNORED)
 
 
-def exec_step(command: tuple[str, ...], env: Mapping[str, str], *, waits: bool) -> ExecStep:
+def exec_step(
+    command: tuple[str, ...], env: Mapping[str, str], ours: ExitStack, theirs: ExitStack, *, waits: bool
+) -> ExecStep:
     """Wrap a command, so that it starts with the signal state it should.
 
     Args:
         command: Program and arguments.
         env: The whole environment.
+        ours: Closes our ends of the pipes.
+        theirs: Closes the step's ends here, after the start.
         waits: Whether it is to wait for `ExecStep.release`.
+
+    Raises:
+        OSError: There are no descriptors left.
     """
-    report, status = os.pipe()
-    go, release = os.pipe() if waits else (None, None)
+    report, status = _pipe(ours, theirs)
+    go, release = _pipe(theirs, ours) if waits else (None, None)
     ignored = ",".join(map(str, sorted(INHERITED_IGNORED)))
     dropped = "" if "LC_CTYPE" in env else "LC_CTYPE"
     words = (str(status), "" if go is None else str(go), ignored, dropped)
     handed = (status,) if go is None else (status, go)
     return ExecStep((sys.executable, "-I", "-S", _STEP, *words, *command), report, release, handed)
+
+
+def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+    reading, writing = os.pipe()
+    reader.callback(os.close, reading)
+    writer.callback(os.close, writing)
+    return reading, writing

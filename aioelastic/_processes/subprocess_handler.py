@@ -14,7 +14,7 @@ from aioelastic._base.threads import in_thread
 from aioelastic._errors.exceptions import RankStartError
 from aioelastic._logs.files import open_log
 from aioelastic._numa.options import NumaOptions, check_numa_options
-from aioelastic._processes.child import CommandChild, start_child
+from aioelastic._processes.child import CommandChild, shown_code, start_child
 from aioelastic._processes.command_line import command_line, find_command, rank_environment
 from aioelastic._processes.members import Member
 from aioelastic._processes.rank_process import ExitStatus
@@ -64,7 +64,7 @@ class SubprocessHandler:
             the status and the kernel kept none.
         """
         status = await self.wait_status()
-        return 255 if status.code is None else status.code
+        return shown_code(status)
 
     async def wait_status(self) -> ExitStatus:
         """Wait as `wait` does, and tell an unknown status from one of 255."""
@@ -192,14 +192,10 @@ async def start_command(
     """
     with contextlib.ExitStack() as opened:
         try:
-            step = exec_step(command, environment, waits=bind is not None) if by_step or bind is not None else None
             with contextlib.ExitStack() as handed:
-                if step is not None:
-                    for descriptor in step.handed:
-                        handed.callback(os.close, descriptor)
-                    opened.callback(os.close, step.report)
-                    if step.release is not None:
-                        opened.callback(os.close, step.release)
+                step: ExecStep | None = None
+                if by_step or bind is not None:
+                    step = exec_step(command, environment, opened, handed, waits=bind is not None)
                 child = start_child(
                     command if step is None else step.command,
                     on_exit,

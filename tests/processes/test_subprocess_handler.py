@@ -1,7 +1,9 @@
 """One command rank by its handler: `get_subprocess_handler`, and what it gives."""
 
 import asyncio
+import errno
 import os
+import resource
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from aioelastic import RankStartError, SpecificationError, SpecificationTypeError, SubprocessHandler
 from aioelastic import get_subprocess_handler as get
+from aioelastic._processes.subprocess_handler import start_command
 from tests.helpers.leaks import descendants
 from tests.helpers.programs import PYTHON, SLEEP
 from tests.helpers.waiting import is_alive, until, until_written
@@ -277,6 +280,25 @@ class TestStart:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
 
         assert not (tmp_path / "ran").exists()
+
+    async def test_descriptors_run_out_at_any_place(self) -> None:
+        """Of a rank that waits to be bound, and cannot be started for want of descriptors, none stays open."""
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        codes: list[int | None] = []
+        for left in range(16):
+            lowest = os.dup(0)
+            os.close(lowest)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + left, limits[1]))
+            try:
+                command = start_command(("true",), os.environ, local_rank=0, by_step=True, bind=lambda _: None)
+                codes.append(await (await command).wait())
+            except RankStartError as error:
+                codes.append(error.errno)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+        assert codes[:4] == [errno.EMFILE] * 4
+        assert set(codes) == {errno.EMFILE, 0}
 
     @pytest.mark.parametrize("blocked", [False, True])
     @pytest.mark.parametrize("times", [1, 2])

@@ -9,7 +9,7 @@ from aioelastic._base.durations import precise
 from aioelastic._contexts.results import RunProcsResult
 from aioelastic._errors.child_failed import ChildFailedError
 from aioelastic._errors.process_failure import ProcessFailure
-from aioelastic._supervision.exits import ExitCause, RankExit
+from aioelastic._supervision.exits import RankExit, stopped_ranks
 from aioelastic._supervision.states import GroupState
 
 
@@ -130,11 +130,10 @@ def last_failure(result: RunResult) -> ChildFailedError:
         SpecificationError: The last attempt has none.
     """
     exits = result.attempts[-1].exits if result.attempts else {}
-    stopped = [rank for rank, each in exits.items() if each.cause is ExitCause.STOPPED]
     return ChildFailedError(
         result.name,
         result.failures,
-        stopped=[rank for rank in stopped if rank not in result.failures],
+        stopped=stopped_ranks(exits, result.failures),
         history=[describe_attempt(each) for each in result.attempts],
     )
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from aioelastic._base.counts import counted
 from aioelastic._errors.exceptions import SpecificationError
 
 _FIRST_PORT: Final = 10000
@@ -103,7 +104,7 @@ def _require_one_task_per_node(environ: Mapping[str, str], nnodes: int) -> None:
     tasks = _number(environ, "SLURM_STEP_NUM_TASKS")
     if tasks > nnodes:
         raise SpecificationError(
-            f"srun has started {tasks} tasks on {nnodes} {'node' if nnodes == 1 else 'nodes'}, and one agent per node "
+            f"srun has started {tasks} tasks on {counted(nnodes, 'node')}, and one agent per node "
             "starts all ranks of it: use srun --ntasks-per-node=1, or make each task a run of its own"
         )
 

@@ -1,7 +1,16 @@
 """A place in the world that whoever starts the nodes has given out."""
 
+from typing import Final
+
 from aioelastic._agent.rendezvous import WorldInfo
 from aioelastic._agent.world_checks import checked_number
+from aioelastic._base.counts import counted
+
+STATIC_PORT: Final = 29500
+"""torchrun's port when none is given; all nodes have to know it."""
+
+STATIC_RUN: Final = "none"
+"""torchrun's name for a run when none is given; all nodes have to know it, too."""
 
 
 class StaticRendezvous:
@@ -38,12 +47,12 @@ class StaticRendezvous:
         nnodes: int,
         node_rank: int,
         master_addr: str,
-        master_port: int = 29500,
-        run_id: str = "none",
+        master_port: int = STATIC_PORT,
+        run_id: str = STATIC_RUN,
     ) -> None:
         local_size = checked_number("local_world_size", local_world_size, 1)
         nodes = checked_number("nnodes", nnodes, 1)
-        node = checked_number(f"node_rank (of {nodes} {'node' if nodes == 1 else 'nodes'})", node_rank, 0, nodes - 1)
+        node = checked_number(f"node_rank (of {counted(nodes, 'node')})", node_rank, 0, nodes - 1)
         self._world = WorldInfo(
             group_rank=node,
             group_world_size=nodes,

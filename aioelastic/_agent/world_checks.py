@@ -6,7 +6,7 @@ from typing import Final
 
 from aioelastic._errors.exceptions import SpecificationError, SpecificationTypeError
 
-_LAST_PORT: Final = 65535
+LAST_PORT: Final = 65535
 
 _ADDRESS: Final = re.compile(r"[^\s\x00-\x1f\x7f\[\]]+")
 """What a host's name or address may look like from afar; the ranks find out whether it leads anywhere."""
@@ -34,7 +34,7 @@ def checked_port(argument: str, value: object) -> int:
         SpecificationTypeError: It is no `int`.
         SpecificationError: There is no such port, or it is 0, which only a listener can ask for.
     """
-    return checked_number(argument, value, 1, _LAST_PORT)
+    return checked_number(argument, value, 1, LAST_PORT)
 
 
 def checked_address(argument: str, value: object) -> str:

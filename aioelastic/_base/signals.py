@@ -8,6 +8,20 @@ from typing import Final
 
 _ALL: Final = frozenset(int(number) for number in signal.valid_signals())
 
+ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+"""What a program is told to end by: a scheduler or ``kill``, ^C, the end of the terminal, and ^\\, as for torchrun."""
+
+NOT_ENDING: Final = frozenset(
+    {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCONT, signal.SIGCHLD}
+)
+"""What ends no program that has not asked for it."""
+
+UNSEEN: Final = frozenset({signal.SIGKILL, signal.SIGSTOP})
+"""What the system lets no program see."""
+
+FAULTS: Final = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
+"""What a program gets for a fault of its own."""
+
 
 def signal_name(number: int) -> str:
     """Give the name of a signal, ``SIGRTMIN+3`` and unknown numbers included."""

@@ -100,6 +100,12 @@ class BlockingThreads:
         while self._ended:
             self._ended.popleft().join(_JOIN_TIMEOUT)
 
+    def let_go(self) -> None:
+        """Let the threads end after what was submitted, without waiting for that; from any thread."""
+        with self._ready:
+            self._closing = True
+            self._ready.notify_all()
+
     def reopen(self) -> None:
         """Take a `close` back: from here on an idle thread stays."""
         with self._ready:

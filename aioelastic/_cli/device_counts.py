@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from aioelastic._base.counts import counted
 from aioelastic._errors.exceptions import SpecificationError
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ def count_ranks(
 
 
 def _counted(asked: str, number: int, of: str) -> tuple[int, tuple[str, ...]]:
-    ranks = f"{number} rank{'' if number == 1 else 's'}"
-    return number, (f"--nproc-per-node {asked}: {ranks}, one per {of}",)
+    return number, (f"--nproc-per-node {asked}: {counted(number, 'rank')}, one per {of}",)
 
 
 def _none_found(asked: str, kinds: set[str], machine: "Machine", environ: Mapping[str, str]) -> str:

@@ -5,9 +5,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from aioelastic._cli.device_counts import look_at_machine
 from aioelastic._numa.cpu_lists import format_cpu_list
-from aioelastic._numa.machine import Machine, read_machine
-from aioelastic._numa.nvml import query_nvml
+from aioelastic._numa.machine import Machine
 from aioelastic._numa.options import AffinityMode, NumaOptions
 from aioelastic._numa.policy import plan_group
 from aioelastic._numa.words import describe_device, describe_found, describe_node
@@ -36,7 +36,7 @@ def add_to(subcommands: "_SubParsersAction[argparse.ArgumentParser]") -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    machine = read_machine(os.environ, os.sched_getaffinity(0), nvml=query_nvml)
+    machine = look_at_machine(os.environ)
     nprocs = options.nproc_per_node or len(machine.devices) or len(machine.topology.nodes)
     for line in describe_machine(machine, nprocs):
         print(line)  # noqa: T201 - what the command is for

@@ -6,26 +6,15 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from aioelastic._agent.static import STATIC_PORT
+from aioelastic._agent.world_checks import LAST_PORT
 from aioelastic._base.aliases import START_METHODS
-from aioelastic._base.signals import signal_name
+from aioelastic._base.signals import ENDING, FAULTS, NOT_ENDING, UNSEEN, signal_name
 from aioelastic._logs.std import Std
 from aioelastic._numa.options import AffinityMode
 
-DEFAULT_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-"""What a program is told to end by; torchrun's list."""
-
 COUNTED: Final = ("auto", "cpu", "gpu", "xpu")
 """Words in place of a number of ranks: it is counted what there is."""
-
-_LAST_PORT: Final = 65535
-
-_NOT_TO_HANDLE: Final = frozenset(
-    {
-        *(signal.SIGKILL, signal.SIGSTOP),  # no program sees these
-        *(signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCONT, signal.SIGCHLD),  # these end nothing
-        *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),  # these are faults of the program itself
-    }
-)
 
 
 class Option(NamedTuple):
@@ -163,7 +152,7 @@ def _signals(text: str) -> tuple[signal.Signals, ...]:
     if unknown:
         raise ValueError(f"there is no signal {unknown[0]!r}: give names such as SIGTERM,SIGUSR1")
     chosen = tuple(dict.fromkeys(signal.Signals[name] for name in names))
-    wrong = [number for number in chosen if number in _NOT_TO_HANDLE]
+    wrong = [number for number in chosen if number in UNSEEN | NOT_ENDING | FAULTS]
     if wrong:
         raise ValueError(
             f"{signal_name(wrong[0])} cannot be a word to end the ranks by: give names such as SIGTERM,SIGUSR1"
@@ -288,9 +277,9 @@ OPTIONS: Final = (
     ),
     Option(
         name="master-port",
-        read=_whole(0, _LAST_PORT),
+        read=_whole(0, LAST_PORT),
         metavar="PORT",
-        help="port that rank 0 listens on (default: 29500; on one node a free one)",
+        help=f"port that rank 0 listens on (default: {STATIC_PORT}; on one node a free one)",
     ),
     Option(name="local-addr", read=_text, metavar="HOST", help="address of this node; on one node that of rank 0"),
     Option(
@@ -309,7 +298,7 @@ OPTIONS: Final = (
         name="signals-to-handle",
         read=_signals,
         metavar="NAMES",
-        default=DEFAULT_SIGNALS,
+        default=ENDING,
         variable="TORCHELASTIC_SIGNALS_TO_HANDLE",
         help="signals that end the run, passed on to the ranks (default: SIGTERM,SIGINT,SIGHUP,SIGQUIT)",
     ),

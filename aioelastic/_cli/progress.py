@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+from aioelastic._base.counts import counted
 from aioelastic._base.durations import precise, spoken
 from aioelastic._base.signals import signal_name
 from aioelastic._cli.screen import Screen
@@ -68,7 +69,7 @@ class Progress:
         parts = [
             f"attempt {self._attempt}" if self._max_restarts else "",
             self._doing,
-            f"{len(self._up)} of {self._nprocs} {'rank' if self._nprocs == 1 else 'ranks'} up",
+            f"{len(self._up)} of {counted(self._nprocs, 'rank')} up",
             f"{len(self._done)} done" if self._done else "",
             f"{len(self._failed)} failed" if self._failed else "",
             spoken(seconds),

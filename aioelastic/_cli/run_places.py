@@ -7,18 +7,13 @@ from typing import Final
 from aioelastic._agent.rendezvous import Rendezvous
 from aioelastic._agent.slurm import SlurmPlace, slurm_place
 from aioelastic._agent.standalone import StandaloneRendezvous
-from aioelastic._agent.static import StaticRendezvous
+from aioelastic._agent.static import STATIC_PORT, STATIC_RUN, StaticRendezvous
 from aioelastic._agent.world_checks import checked_address, checked_number, checked_port
 from aioelastic._cli.run_options import RunOptions
 from aioelastic._errors.exceptions import SpecificationError
 from aioelastic._logs.run_names import checked_run_id
 
 _STATIC: Final = "static"
-_STATIC_PORT: Final = 29500
-"""torchrun's port when none is given; all nodes have to know it."""
-
-_STATIC_RUN: Final = "none"
-"""torchrun's name for a run of a static rendezvous; all nodes have to know it, too."""
 
 
 def choose_place(
@@ -69,7 +64,7 @@ def _one_node(
             node_rank=node_rank,
             master_addr=address,
             master_port=port,
-            run_id=options.rdzv_id or _STATIC_RUN,
+            run_id=options.rdzv_id or STATIC_RUN,
         )
         return rendezvous, notes
     address = address or options.local_addr or "localhost"
@@ -99,8 +94,8 @@ def _one_of_several(
         nnodes=nodes,
         node_rank=checked_number(f"{options.source('node_rank')} (of {nodes} nodes)", node_rank, 0, nodes - 1),
         master_addr=checked_address(options.source("master_addr"), address),
-        master_port=checked_port(port_source, _STATIC_PORT if port is None else port),
-        run_id=run_id or _STATIC_RUN,
+        master_port=checked_port(port_source, STATIC_PORT if port is None else port),
+        run_id=run_id or STATIC_RUN,
     )
     return rendezvous, tuple(_without_effect(options, static=True, local_addr=False))
 
@@ -143,7 +138,7 @@ def _endpoint(options: RunOptions) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     # The last colon of an address in brackets is its own.
     if not colon or not host or not (port.isascii() and port.isdecimal()):
-        raise SpecificationError(f"{source} is {text!r}: give host and port, as in node0:{_STATIC_PORT}")
+        raise SpecificationError(f"{source} is {text!r}: give host and port, as in node0:{STATIC_PORT}")
     return checked_address(source, host), 0 if int(port) == 0 else checked_port(f"the port of {source}", int(port))
 
 

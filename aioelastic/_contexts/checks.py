@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 
 from aioelastic._base.aliases import START_METHODS, StartMethod
-from aioelastic._base.signals import signal_name
+from aioelastic._base.signals import NOT_ENDING, signal_name
 from aioelastic._errors.exceptions import SpecificationError, SpecificationTypeError
 from aioelastic._logs.specs import LogsSpecs
 from aioelastic._processes.command_line import require_ranks
@@ -50,7 +50,7 @@ def checked_signal(argument: str, value: object) -> int:
     number = int(value)
     if number not in signal.valid_signals():
         raise SpecificationError(f"{argument} is {number}, which is no signal here: give one such as signal.SIGTERM")
-    if number in {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCONT, signal.SIGCHLD}:
+    if number in NOT_ENDING:
         raise SpecificationError(
             f"{argument} is {signal_name(number)}, which ends no process: give one such as SIGTERM"
         )

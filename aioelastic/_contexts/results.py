@@ -5,7 +5,7 @@ from typing import Any
 
 from aioelastic._errors.child_failed import ChildFailedError
 from aioelastic._errors.process_failure import ProcessFailure
-from aioelastic._supervision.exits import ExitCause, RankExit
+from aioelastic._supervision.exits import RankExit, stopped_ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,5 @@ class RunProcsResult:
             ChildFailedError: Ranks failed; it has all the failures, and a message for a person.
         """
         if self.failures:
-            stopped = [rank for rank, each in self.exits.items() if each.cause is ExitCause.STOPPED]
-            raise ChildFailedError(
-                self.name, self.failures, stopped=[rank for rank in stopped if rank not in self.failures]
-            )
+            stopped = stopped_ranks(self.exits, self.failures)
+            raise ChildFailedError(self.name, self.failures, stopped=stopped)

@@ -8,21 +8,16 @@ import threading
 import warnings
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Final, cast
+from typing import cast
 
 from aioelastic._base.shielding import settle
-from aioelastic._base.signals import signal_name
+from aioelastic._base.signals import ENDING, FAULTS, UNSEEN, signal_name
 from aioelastic._contexts.checks import checked_signal
 from aioelastic._contexts.supervised import Supervised
 from aioelastic._errors.exceptions import ContextStateError, SpecificationError, SpecificationTypeError
 from aioelastic._supervision.signal_handlers import Listening
 
 logger = logging.getLogger("aioelastic")
-
-FORWARDED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-"""What a program is told to end by: a scheduler or ``kill``, ^C, the end of the terminal, and ^\\."""
-
-_FAULTS: Final = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 
 
 def forward_signals(context: Supervised, *signals: signal.Signals) -> AbstractAsyncContextManager["ForwardedSignals"]:
@@ -79,7 +74,7 @@ def forward_signals(context: Supervised, *signals: signal.Signals) -> AbstractAs
         raise SpecificationTypeError(
             f"context must be a PContext, as awaiting start_processes() gives, or a LocalElasticAgent, not {kind}"
         )
-    return _Forwarding(context, list(dict.fromkeys(_checked(each) for each in signals or FORWARDED)))
+    return _Forwarding(context, list(dict.fromkeys(_checked(each) for each in signals or ENDING)))
 
 
 class ForwardedSignals:
@@ -199,9 +194,9 @@ class _Forwarding(AbstractAsyncContextManager[ForwardedSignals]):
 
 def _checked(value: object) -> int:
     """Give the number of a signal that can be forwarded."""
-    if isinstance(value, int) and value in {signal.SIGKILL, signal.SIGSTOP}:
+    if isinstance(value, int) and value in UNSEEN:
         raise SpecificationError(f"{signal_name(value)} cannot be forwarded: the system lets no program see it")
-    if isinstance(value, int) and value in _FAULTS:
+    if isinstance(value, int) and value in FAULTS:
         raise SpecificationError(f"{signal_name(value)} cannot be forwarded: it is a fault of this program itself")
     return checked_signal("a signal to forward", value)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from aioelastic._base.counts import counted
 from aioelastic._errors.error_files import shortened
 from aioelastic._errors.log_tail import printable
 
@@ -51,7 +52,7 @@ def describe_failures(
         Headline, root cause, other failures, one line for the stopped ranks, and the attempts if there were several.
     """
     (root_rank, root), *others = failures.items()
-    headline = f"{printable(name)} failed on {host}: {_count(len(failures), 'rank')} failed"
+    headline = f"{printable(name)} failed on {host}: {counted(len(failures), 'rank')} failed"
     parts = [
         f"{headline}, first rank {root_rank}",
         _section("Root cause", root_rank, root, host, ROOT_TEXT_LIMIT),
@@ -63,9 +64,9 @@ def describe_failures(
     if brief:
         parts.append("\n".join(["Further failures:", *brief]))
     if ranks := sorted(set(stopped)):
-        parts.append(f"Stopped because of that: {_count(len(ranks), 'rank')} ({rank_ranges(ranks)})")
+        parts.append(f"Stopped because of that: {counted(len(ranks), 'rank')} ({rank_ranges(ranks)})")
     if len(history) > 1:
-        parts.append("\n".join([f"{_count(len(history), 'attempt')}:", *(f"  {printable(line)}" for line in history)]))
+        parts.append("\n".join([f"{counted(len(history), 'attempt')}:", *(f"  {printable(line)}" for line in history)]))
     return "\n\n".join(parts)
 
 
@@ -128,7 +129,3 @@ def _brief(rank: int, failure: "ProcessFailure") -> str:
 def _rank(rank: int, failure: "ProcessFailure") -> str:
     local = "" if rank == failure.local_rank else f"local rank {failure.local_rank}, "
     return f"rank {rank} ({local}pid {failure.pid})"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

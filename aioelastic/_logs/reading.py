@@ -26,7 +26,7 @@ class Reading:
     """
 
     def __init__(self, on_change: Callable[[Any], None]) -> None:
-        threads = _Threads("aioelastic: log lines", _THREADS)
+        threads = BlockingThreads("aioelastic: log lines", _THREADS)
         self.run = threads.run
         self.watch: FileWatch | None = None
         self._on_change = on_change
@@ -44,16 +44,6 @@ class Reading:
 
     def _end_with_me(self, end: Callable[[], None]) -> None:
         weakref.finalize(self, _end, asyncio.get_running_loop(), end).atexit = False
-
-
-class _Threads(BlockingThreads):
-    """Threads that nobody waits for in the end."""
-
-    def let_go(self) -> None:
-        """Let the threads end after what was submitted."""
-        with self._ready:
-            self._closing = True
-            self._ready.notify_all()
 
 
 def _end(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:

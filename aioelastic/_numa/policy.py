@@ -4,12 +4,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from aioelastic._base.counts import counted
 from aioelastic._numa.cpu_lists import format_cpu_list
 from aioelastic._numa.devices import Accelerator
 from aioelastic._numa.errors import NumaBindingError
 from aioelastic._numa.options import AffinityMode, NumaOptions
 from aioelastic._numa.topology import Cpu, Topology
-from aioelastic._numa.words import count, describe_device, describe_found
+from aioelastic._numa.words import describe_device, describe_found
 
 _Cpus: TypeAlias = frozenset[int]
 
@@ -64,7 +65,7 @@ class GroupBinding:
     @property
     def explanation(self) -> str:
         """What was asked, what was found, and what follows for each rank; some lines, without an end."""
-        asked = f"asked: NUMA mode {self.mode} for {count(len(self.ranks), 'rank')}"
+        asked = f"asked: NUMA mode {self.mode} for {counted(len(self.ranks), 'rank')}"
         notes = [f"note: {note}" for note in self.notes]
         return "\n".join([asked, f"found: {self.found}", *notes, *map(str, self.ranks)])
 
@@ -98,7 +99,7 @@ class _Group:
     def checked_home(self, rank: int) -> int:
         """Give a rank's node, or raise why it has none."""
         if not self.usable:
-            raise self.error(rank, f"none of the {count(len(self.topology.cpus), 'CPU')} of this machine is allowed")
+            raise self.error(rank, f"none of the {counted(len(self.topology.cpus), 'CPU')} of this machine is allowed")
         if rank >= len(self.homes):
             variable = _HIDING.get(self.devices[0].vendor)
             hide = f", or set {variable} to nothing to spread them over the nodes without GPUs" if variable else ""
@@ -245,11 +246,11 @@ def _socket(group: _Group, home: int) -> tuple[_Cpus, str]:
 def _share(cores: Sequence[_Cpus], place: int, sharers: int) -> tuple[_Cpus, str]:
     """Give the share of one of so many in the cores; nothing when there are too few for all."""
     if len(cores) < sharers:
-        return frozenset(), f"and {sharers} cannot share {count(len(cores), 'allowed core')} exclusively"
+        return frozenset(), f"and {sharers} cannot share {counted(len(cores), 'allowed core')} exclusively"
     each, rest = divmod(len(cores), sharers)
     start = place * each + min(place, rest)
     own = cores[start : start + each + (place < rest)]
-    what = f"{len(own)} of its {count(len(cores), 'allowed core')}, shared exclusively by {sharers}"
+    what = f"{len(own)} of its {counted(len(cores), 'allowed core')}, shared exclusively by {sharers}"
     return frozenset().union(*own), what
 
 

@@ -2,19 +2,10 @@
 
 from collections.abc import Collection, Sequence
 
+from aioelastic._base.counts import counted
 from aioelastic._numa.cpu_lists import format_cpu_list
 from aioelastic._numa.devices import Accelerator
 from aioelastic._numa.topology import Node, Topology
-
-
-def count(number: int, noun: str) -> str:
-    """Give a number with its noun.
-
-    Example:
-        >>> count(1, "node"), count(2, "node")
-        ('1 node', '2 nodes')
-    """
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def describe_found(topology: Topology, devices: Sequence[Accelerator], allowance: Collection[int]) -> str:
@@ -37,11 +28,11 @@ def describe_found(topology: Topology, devices: Sequence[Accelerator], allowance
     allowed = topology.online & frozenset(allowance)
     return ", ".join(
         [
-            count(len(topology.nodes), "node"),
-            count(len(topology.sockets), "socket") if topology.sockets else "sockets not known",
-            count(len(cores), "core"),
-            f"{count(len(topology.cpus), 'CPU')} ({len(allowed)} allowed: {format_cpu_list(allowed)})",
-            f"{count(len(devices), 'GPU')} ({devices[0].vendor})" if devices else "no GPU",
+            counted(len(topology.nodes), "node"),
+            counted(len(topology.sockets), "socket") if topology.sockets else "sockets not known",
+            counted(len(cores), "core"),
+            f"{counted(len(topology.cpus), 'CPU')} ({len(allowed)} allowed: {format_cpu_list(allowed)})",
+            f"{counted(len(devices), 'GPU')} ({devices[0].vendor})" if devices else "no GPU",
         ]
     )
 

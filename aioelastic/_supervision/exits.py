@@ -1,7 +1,7 @@
 """What an exit means: its cause, and whether it is a failure (pure)."""
 
 import enum
-from collections.abc import Collection
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -102,6 +102,11 @@ def _cause(code: int | None, died_of: int | None, sent: Collection[int]) -> Exit
 def is_failure(ending: Ending) -> bool:
     """Tell whether an ending by itself is a failure: not 0 or without a value, and before we asked the rank to stop."""
     return not ending.sent and (ending.status.code != 0 or bool(ending.status.problem))
+
+
+def stopped_ranks(exits: Mapping[int, RankExit], failures: Container[int]) -> list[int]:
+    """Give the ranks that were merely stopped, without those that had failed before."""
+    return [rank for rank, each in exits.items() if each.cause is ExitCause.STOPPED and rank not in failures]
 
 
 def failed_before_stop(ending: Ending, recorded_at: float, precision: float) -> bool:

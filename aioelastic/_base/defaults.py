@@ -21,6 +21,9 @@ GUARD_GRACE: Final = 2.0
 FORK_SERVER_TIMEOUT: Final = 120.0
 """Seconds for the fork server to fork a rank: the first time it imports what the program has it preload."""
 
+EXEC_TIMEOUT: Final = 120.0
+"""Seconds for the exec step to become the command: the disk that holds the interpreter may be slow, but not stuck."""
+
 CHUNK_BYTES: Final = 64 * 1024
 """Bytes that are read or written in one go where nothing else is known."""
 

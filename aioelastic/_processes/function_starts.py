@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 from aioelastic._base.aliases import StartMethod
 from aioelastic._base.private_descriptors import close_private, keep_private, share
-from aioelastic._base.shielding import settle, settled_in_thread
+from aioelastic._base.shielding import settled_in_thread
 from aioelastic._base.signals import INHERITED_IGNORED, signals_held_back
 from aioelastic._child.function_process import Call, FunctionProcess
 from aioelastic._child.pickling import PROTOCOL, Pieces
@@ -23,6 +23,7 @@ from aioelastic._processes.exit_watch import watch_exit
 from aioelastic._processes.feed import Feed
 from aioelastic._processes.fork_server import request_process
 from aioelastic._processes.function_calls import Handover, Preparation, PreparedCall
+from aioelastic._processes.killed import settle_killed
 from aioelastic._processes.rank_process import ExitStatus
 from aioelastic._processes.served_child import ServedChild, forked_pid
 from aioelastic._processes.stdio import stdio_argument, stdio_descriptor
@@ -168,7 +169,7 @@ async def _bound(child: Child, bind: Callable[[int], None]) -> None:
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             child.send_signal(signal.SIGKILL)
-        await settle(asyncio.ensure_future(child.wait_status()))
+        await settle_killed(child)
         raise
 
 

@@ -1,5 +1,6 @@
 """Starting a command with no blocked signal and default dispositions, whatever the supervisor's are."""
 
+import errno
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ from typing import NamedTuple
 
 import anyio
 
+from aioelastic._base.defaults import EXEC_TIMEOUT
 from aioelastic._base.signals import INHERITED_IGNORED, ignored_signals
 
 _STEP = __file__.removesuffix("_processes/signal_state.py") + "_child/exec_step.py"
@@ -37,9 +39,13 @@ async def exec_outcome(report: int) -> None:
         report: The reading end of its pipe; the caller has closed the other end.
 
     Raises:
-        OSError: The exec failed, with its errno.
+        OSError: The exec failed, with its errno; or the step is stuck.
     """
-    await anyio.wait_readable(report)
+    try:
+        with anyio.fail_after(EXEC_TIMEOUT):
+            await anyio.wait_readable(report)
+    except TimeoutError:
+        raise OSError(errno.ETIMEDOUT, f"the command did not begin within {EXEC_TIMEOUT:.0f} s") from None
     number = os.read(report, 16)
     if number:
         raise OSError(int(number), os.strerror(int(number)))

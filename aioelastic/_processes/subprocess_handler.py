@@ -16,6 +16,7 @@ from aioelastic._logs.files import open_log
 from aioelastic._numa.options import NumaOptions, check_numa_options
 from aioelastic._processes.child import CommandChild, shown_code, start_child
 from aioelastic._processes.command_line import command_line, find_command, rank_environment
+from aioelastic._processes.killed import settle_killed
 from aioelastic._processes.members import Member
 from aioelastic._processes.rank_process import ExitStatus
 from aioelastic._processes.session import signal_session
@@ -224,7 +225,7 @@ async def _become_command(handler: SubprocessHandler, step: ExecStep, bind: Call
         await exec_outcome(step.report)
     except BaseException:
         handler.signal_group(signal.SIGKILL, ())
-        await settle(asyncio.ensure_future(handler.wait()))
+        await settle_killed(handler)
         raise
 
 
@@ -232,7 +233,7 @@ async def _undo(start: "asyncio.Future[SubprocessHandler]") -> None:
     await asyncio.wait([start])
     if not start.cancelled() and start.exception() is None:
         start.result().close(signal.SIGKILL)
-        await start.result().wait()
+        await settle_killed(start.result())
 
 
 def _plan_binding(options: NumaOptions, local_rank: int, environ: Mapping[str, str]) -> "Binder":

@@ -115,6 +115,7 @@ class Group:
         self._loop = loop
         self._started: asyncio.Future[None] = loop.create_future()
         self._stop: StopOrder | None = None
+        self._patience: asyncio.Timeout | None = None
         self._news = asyncio.Event()
         self._failed = False
         self._gone = False
@@ -180,8 +181,10 @@ class Group:
         if self._stop is None:
             self._stop = StopOrder(number, deadline)
             self._news.set()
-            return
-        self._stop.hurry(deadline, None if number in {self._stop.signal, signal.SIGKILL} else number)
+        else:
+            self._stop.hurry(deadline, None if number in {self._stop.signal, signal.SIGKILL} else number)
+        if self._patience is not None and not self._patience.expired():
+            self._patience.reschedule(self._stop.deadline)
 
     async def stop(self, number: int, grace: float) -> None:
         """Have the group end, and wait until its last process is gone and its logs are closed.
@@ -217,15 +220,7 @@ class Group:
         """Start all ranks, or none: then the error is with those who wait for the start."""
         try:
             self._watch.begin()
-            # Not the loop's clock: uvloop's stands still during a turn.
-            turn_began = time.monotonic()
-            for rank in range(self._plan.nprocs):
-                if self._stop is not None:
-                    break
-                await self._start_one(rank)
-                if time.monotonic() - turn_began >= _LONGEST_TURN:
-                    await asyncio.sleep(0)
-                    turn_began = time.monotonic()
+            await self._start_ranks()
         except Exception as error:  # noqa: BLE001 - whatever it is, it goes to the caller, with nothing left behind
             await backend_loaded()
             await self._abandon()
@@ -238,6 +233,25 @@ class Group:
         if self._stop is None:
             self._events.tell(Event(kind=EventKind.GROUP_STARTED))
         return True
+
+    async def _start_ranks(self) -> None:
+        """Start one after the other; a stop ends that, at its deadline also for a rank whose start is stuck."""
+        # Not the loop's clock: uvloop's stands still during a turn.
+        turn_began = time.monotonic()
+        try:
+            async with asyncio.timeout(None) as self._patience:
+                for rank in range(self._plan.nprocs):
+                    if self._stop is not None:
+                        break
+                    await self._start_one(rank)
+                    if time.monotonic() - turn_began >= _LONGEST_TURN:
+                        await asyncio.sleep(0)
+                        turn_began = time.monotonic()
+        except TimeoutError:
+            if self._patience is None or not self._patience.expired():
+                raise
+        finally:
+            self._patience = None
 
     async def _start_one(self, rank: int) -> None:
         with self._logs.handing_over(rank) as stdio:

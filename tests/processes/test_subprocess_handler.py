@@ -14,6 +14,7 @@ import pytest
 
 from aioelastic import RankStartError, SpecificationError, SpecificationTypeError, SubprocessHandler
 from aioelastic import get_subprocess_handler as get
+from aioelastic._processes import signal_state
 from aioelastic._processes.subprocess_handler import start_command
 from tests.helpers.leaks import descendants
 from tests.helpers.programs import PYTHON, SLEEP
@@ -299,6 +300,21 @@ class TestStart:
 
         assert codes[:4] == [errno.EMFILE] * 4
         assert set(codes) == {errno.EMFILE, 0}
+
+    async def test_what_never_becomes_the_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A start that is stuck before the command runs is given up after a while, and the process killed."""
+        monkeypatch.setattr(signal_state, "EXEC_TIMEOUT", 0.05)
+        stopped: list[int] = []
+
+        def stop(pid: int) -> None:
+            os.kill(pid, signal.SIGSTOP)
+            stopped.append(pid)
+
+        with pytest.raises(RankStartError, match="did not begin within") as caught:
+            await start_command(("true",), os.environ, local_rank=0, by_step=True, bind=stop)
+
+        assert caught.value.errno == errno.ETIMEDOUT
+        assert not is_alive(stopped[0])
 
     @pytest.mark.parametrize("blocked", [False, True])
     @pytest.mark.parametrize("times", [1, 2])

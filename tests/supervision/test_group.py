@@ -37,13 +37,23 @@ class World:
         table: The processes.
         ranks: The started ranks.
         group: The group.
+        is_stuck: A rank's start is, for ever.
     """
 
-    def __init__(self, fatal: Mapping[int, frozenset[int]], *, grace: float, fails_at: int | None = None) -> None:
+    def __init__(
+        self,
+        fatal: Mapping[int, frozenset[int]],
+        *,
+        grace: float,
+        fails_at: int | None = None,
+        stuck_at: int | None = None,
+    ) -> None:
         self.table = FakeTable()
         self.ranks: dict[int, FakeRank] = {}
         self._fatal = fatal
         self._fails_at = fails_at
+        self._stuck_at = stuck_at
+        self.is_stuck = asyncio.Event()
         plan = GroupPlan(
             name="fake",
             nprocs=len(fatal),
@@ -60,6 +70,9 @@ class World:
     async def _start(self, rank: int, _stdio: Mapping[StreamName, int | None], on_exit: Callable[[], None]) -> FakeRank:
         if rank == self._fails_at:
             raise FileNotFoundError(f"no program for rank {rank}")
+        if rank == self._stuck_at:
+            self.is_stuck.set()
+            await asyncio.Event().wait()
         self.ranks[rank] = FakeRank(self.table, rank, fatal=self._fatal[rank], on_exit=on_exit)
         return self.ranks[rank]
 
@@ -200,6 +213,23 @@ async def test_a_stop_while_ranks_start_ends_those_that_were_started() -> None:
     await asyncio.wait([world.group.outcome])
 
     assert world.table.sessions == {}
+    assert world.group.state is GroupState.STOPPED
+
+
+@pytest.mark.parametrize("grace", [0, 0.02])
+async def test_a_stop_ends_a_start_that_is_stuck(grace: float) -> None:
+    """A rank whose start does not come to its end is given up at the deadline, or by a second, quicker stop."""
+    world = World({0: POLITE, 1: POLITE, 2: POLITE}, grace=60, stuck_at=1)
+    await world.is_stuck.wait()
+    world.group.request_stop(TERM, grace or 60)
+    if not grace:
+        world.group.request_stop(KILL, 60)
+    await world.group.started()
+    async with asyncio.timeout(10):
+        await asyncio.wait([world.group.outcome])
+
+    assert world.table.sessions == {}
+    assert list(world.ranks) == [0]
     assert world.group.state is GroupState.STOPPED
 
 

@@ -100,6 +100,15 @@ def test_a_file_stays_readable(path: Path) -> None:
     assert path.stem not in {"core", "utils", "util", "common", "misc", "helpers"}
 
 
+@pytest.mark.parametrize("path", MODULES, ids=dotted)
+def test_a_function_stays_readable(path: Path) -> None:
+    """None is longer than 40 lines, its docstring not counted."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = 1 if ast.get_docstring(node) is not None and len(node.body) > 1 else 0
+            assert (node.end_lineno or 0) - node.body[docstring].lineno < 40, node.name
+
+
 @pytest.mark.parametrize("path", sorted((PACKAGE / "_child").glob("*.py")), ids=dotted)
 def test_what_runs_in_a_rank_starts_light(path: Path) -> None:
     """The child's own code, and all that it imports, does without asyncio, anyio and psutil."""

@@ -89,6 +89,7 @@ class PContext(Logged):
             rank_environment({}, env, rank)
         self._envs: dict[int, Environment] = {rank: dict(env or {}) for rank, env in own.items()}
         self._logs_specs = logs_specs
+        self._claim = LogClaim(logs_specs)
         self._prefixes = checked_prefixes(name, log_line_prefixes, self.nprocs)
         self._numa_options = check_numa_options(numa_options)
         self._binder: Binder | None = None
@@ -239,8 +240,7 @@ class PContext(Logged):
             try:
                 await self._group.stop(number, grace)
             finally:
-                if self._claim is not None:
-                    await self._claim.tidy(logged=any(self.stdouts.values()) or any(self.stderrs.values()))
+                await self._claim.tidy(logged=any(self.stdouts.values()) or any(self.stderrs.values()))
         else:
             self._end_events()
 
@@ -286,7 +286,6 @@ class PContext(Logged):
         self._inherited = dict(os.environ)
         try:
             dest = await in_thread(self._prepare_and_reify)
-            self._claim = LogClaim(self._logs_specs, dest)
             await self._start_with(dest)
         except BaseException:
             await self._discard_logs()
@@ -301,7 +300,9 @@ class PContext(Logged):
 
             environ = rank_environment(self._inherited, self._envs.get(0), 0)
             self._binder = plan_binding(self._numa_options, self.nprocs, environ)
-        return self._logs_specs.reify({rank: dict(env) for rank, env in self._envs.items()})
+        dest = self._logs_specs.reify({rank: dict(env) for rank, env in self._envs.items()})
+        self._claim.note(dest)
+        return dest
 
     async def _start_with(self, dest: LogsDest) -> None:
         self._take_destinations(dest, self.nprocs)
@@ -375,7 +376,7 @@ class PContext(Logged):
         """See the start of a closed context, which has no rank yet, to its end; what is stuck is left to its thread."""
         await asyncio.wait([starting], timeout=REAP_TIMEOUT)
         while not starting.done():
-            # A disk that does not answer, or a reify() of anybody's: what that makes later, nobody removes.
+            # A disk that does not answer, or a reify() of anybody's.
             starting.cancel()
             await asyncio.wait([starting], timeout=REAP_TIMEOUT)
 

@@ -1,5 +1,8 @@
 """The log files that a group has claimed, until it is clear whether anybody will want to read them."""
 
+import threading
+from functools import partial
+
 from aioelastic._base.threads import in_thread
 from aioelastic._errors.exceptions import SpecificationTypeError
 from aioelastic._logs.destinations import LogsDest
@@ -10,33 +13,49 @@ _FIELDS = ("stdouts", "stderrs", "tee_stdouts", "tee_stderrs", "error_files")
 
 
 class LogClaim:
-    """What ``reify`` made for one group.
+    """What ``reify`` makes for one group, in a thread that may still be at it when the group is given up.
 
     Args:
-        specs: Who made it.
-        dest: What was made.
+        specs: Who makes it.
     """
 
-    def __init__(self, specs: LogsSpecs, dest: LogsDest) -> None:
+    def __init__(self, specs: LogsSpecs) -> None:
         self._specs = specs
-        self._dest: LogsDest | None = dest
+        self._lock = threading.Lock()
+        self._dest: object = None
+        self._is_given_up = False
+
+    def note(self, dest: object) -> None:
+        """Note what was made (blocking); for a group that was given up meanwhile it is removed at once."""
+        with self._lock:
+            self._dest = dest
+            is_given_up = self._is_given_up
+        if is_given_up:
+            self._remove(unused=True)
 
     async def discard(self) -> None:
-        """Remove what a group that did not start has left empty; once."""
-        dest, self._dest = self._dest, None
-        if dest is not None:
-            await in_thread(discard_unused, dest)
-            await self._discard_temporary(dest)
+        """Remove what a group that did not start has left empty, now or as soon as it is made."""
+        with self._lock:
+            self._is_given_up = True
+            is_made = self._dest is not None
+        if is_made:
+            await in_thread(partial(self._remove, unused=True))
 
     async def tidy(self, *, logged: bool) -> None:
         """Leave no empty temporary directory behind, where no stream went to a file and no rank recorded an error."""
-        dest, self._dest = self._dest, None
-        if dest is not None and not logged:
-            await self._discard_temporary(dest)
+        if logged:
+            self._dest = None
+        elif self._dest is not None:
+            await in_thread(partial(self._remove, unused=False))
 
-    async def _discard_temporary(self, dest: LogsDest) -> None:
-        if isinstance(self._specs, DefaultLogsSpecs):
-            await in_thread(self._specs.discard_temporary, dest)
+    def _remove(self, *, unused: bool) -> None:
+        with self._lock:
+            dest, self._dest = self._dest, None
+        if isinstance(dest, LogsDest):
+            if unused:
+                discard_unused(dest)
+            if isinstance(self._specs, DefaultLogsSpecs):
+                self._specs.discard_temporary(dest)
 
 
 def check_destinations(dest: object, nprocs: int) -> None:

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 class Logged(Supervised):
     """A group whose ranks' lines can be read."""
 
+    _claim: LogClaim
+
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.stdouts: dict[int, str] = {}
         self.stderrs: dict[int, str] = {}
         self.error_files: dict[int, str] = {}
-        self._claim: LogClaim | None = None
         self._logs: GroupLogs | None = None
 
     def lines(
@@ -80,5 +81,4 @@ class Logged(Supervised):
 
     async def _discard_logs(self) -> None:
         self._logs = None
-        if self._claim is not None:
-            await self._claim.discard()
+        await self._claim.discard()

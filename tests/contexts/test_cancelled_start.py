@@ -19,10 +19,10 @@ import uvloop
 
 from aioelastic import (
     ContextStateError,
+    DefaultLogsSpecs,
     EventKind,
     GroupState,
     LogsDest,
-    LogsSpecs,
     PContext,
     Std,
     start_processes,
@@ -135,34 +135,41 @@ async def test_timed_out() -> None:
         assert _alive() == []
 
 
-class StuckSpecs(LogsSpecs):
+class StuckSpecs(DefaultLogsSpecs):
     """Whose destinations do not come before they are let go."""
 
-    root_log_dir = None
+    def __init__(self, log_dir: Path) -> None:
+        super().__init__(log_dir, Std.ALL)
+        self.asked, self.go_on, self.made = threading.Event(), threading.Event(), threading.Event()
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked, self.go_on = threading.Event(), threading.Event()
-
-    def reify(self, envs: Mapping[int, Any]) -> LogsDest:
+    def reify(self, envs: Mapping[int, Mapping[str, Any]]) -> LogsDest:
         """Wait."""
-        del envs
         self.asked.set()
         self.go_on.wait(PATIENCE)
-        return LogsDest()
+        dest = super().reify(envs)
+        self.made.set()
+        return dest
+
+
+async def _removed(specs: StuckSpecs) -> None:
+    """Let go of log specifications, and wait until nothing of what they make is there, nor the thread that made it."""
+    specs.go_on.set()
+    await until(specs.made.is_set)
+    await until(lambda: not list(Path(specs.log_dir or "").iterdir()))
+    await until(lambda: not any(each.name.startswith("aioelastic") for each in threading.enumerate()))
 
 
 @pytest.fixture
-def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[StuckSpecs]:
+def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StuckSpecs]:
     """Give log specifications that are stuck, and are not waited for as long as usual."""
     monkeypatch.setattr(context_module, "REAP_TIMEOUT", 0.05)
-    specs = StuckSpecs()
+    specs = StuckSpecs(tmp_path)
     yield specs
     specs.go_on.set()
 
 
 async def test_cancelled_while_the_log_specification_is_stuck(stuck: StuckSpecs) -> None:
-    """A start whose ``reify`` does not come back can be cancelled; its context has ended then."""
+    """A start whose ``reify`` does not come back can be cancelled; what that makes later is removed at once."""
     starting = start_processes("job", "true", {0: ()}, logs_specs=stuck)
     task = asyncio.create_task(starting)
     await until(stuck.asked.is_set)
@@ -173,7 +180,7 @@ async def test_cancelled_while_the_log_specification_is_stuck(stuck: StuckSpecs)
     assert not stuck.go_on.is_set()
     assert starting.context.state is GroupState.STOPPED
     assert [event.kind async for event in starting.context.events()] == [EventKind.GROUP_ENDED]
-    stuck.go_on.set()
+    await _removed(stuck)
 
 
 async def test_closed_while_the_log_specification_is_stuck(stuck: StuckSpecs) -> None:
@@ -186,7 +193,7 @@ async def test_closed_while_the_log_specification_is_stuck(stuck: StuckSpecs) ->
         await task
 
     assert not stuck.go_on.is_set()
-    stuck.go_on.set()
+    await _removed(stuck)
 
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
@@ -209,6 +216,24 @@ def test_program_ends_during_the_start(make_loop: Callable[[], asyncio.AbstractE
             assert _alive() == []
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_program_ends_while_logs_are_opened(make_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path) -> None:
+    """A main coroutine that ends before a group has started leaves no log of it."""
+
+    async def main(steps: int) -> bool:
+        starting = asyncio.create_task(start_processes("job", "sh", RANKS, log_dir=tmp_path, tee=Std.ALL))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        return starting.done()
+
+    for steps in sample(range(60), 2):
+        with asyncio.Runner(loop_factory=make_loop) as runner:
+            assert not runner.run(main(steps))
+    deadline = time.monotonic() + PATIENCE
+    while list(tmp_path.iterdir()):
+        assert time.monotonic() < deadline
 
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

@@ -1,16 +1,12 @@
 """What a context gives of its ranks' output: where it is, and its lines."""
 
-from typing import TYPE_CHECKING
-
 from aioelastic._contexts.log_claim import LogClaim, check_destinations
 from aioelastic._contexts.supervised import Supervised
 from aioelastic._errors.exceptions import ContextStateError
 from aioelastic._logs.destinations import LogsDest
 from aioelastic._logs.group_logs import GroupLogs
+from aioelastic._logs.line_stream import LineStream
 from aioelastic._logs.std import Std
-
-if TYPE_CHECKING:
-    from aioelastic._logs.line_stream import LineStream
 
 
 class Logged(Supervised):
@@ -27,7 +23,7 @@ class Logged(Supervised):
 
     def lines(
         self, rank: int | None = None, stream: Std | None = None, *, from_start: bool = False, last: int = 0
-    ) -> "LineStream":
+    ) -> LineStream:
         """Give the lines that the ranks write from now on; to be called in the event loop's thread.
 
         They are read from the log files of streams that are redirected or teed, so a reader never holds up a rank: one

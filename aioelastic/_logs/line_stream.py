@@ -8,14 +8,17 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aioelastic._base.defaults import CHUNK_BYTES
-from aioelastic._logs.file_tails import FileTail, Look
-from aioelastic._logs.file_watch import FileWatch
 from aioelastic._logs.log_files import Place
-from aioelastic._logs.reading import Reading
 from aioelastic._logs.std import Std
+
+if TYPE_CHECKING:
+    # Every program that starts a group imports this module, for the name of what few of them ask for.
+    from aioelastic._logs.file_tails import FileTail, Look
+    from aioelastic._logs.file_watch import FileWatch
+    from aioelastic._logs.reading import Reading
 
 _LINES_PER_TURN: Final = 200
 """Lines that are given in one turn of the loop: others want to run, too."""
@@ -56,7 +59,7 @@ class LineStream(AsyncIterator[LogLine]):
     Cancelling a wait for the next line loses nothing.
     """
 
-    def __init__(self, tails: Iterable[FileTail], reading: Reading) -> None:
+    def __init__(self, tails: "Iterable[FileTail]", reading: "Reading") -> None:
         self._tails = {tail.place: tail for tail in tails}
         self._reading: Reading | None = reading
         self._news: deque[FileTail] = deque()
@@ -105,7 +108,7 @@ class LineStream(AsyncIterator[LogLine]):
             tail.has_ended = True
             self.stir(place)
 
-    def _queue(self, tail: FileTail) -> None:
+    def _queue(self, tail: "FileTail") -> None:
         if not tail.is_queued:
             tail.is_queued = True
             self._news.append(tail)
@@ -131,7 +134,7 @@ class LineStream(AsyncIterator[LogLine]):
         # Not awaited: what it finds must not be lost if whoever waits for it is cancelled.
         looking.add_done_callback(lambda done: self._take(tail, done.result(), watch, is_last=is_last))
 
-    def _take(self, tail: FileTail, found: Look, watch: FileWatch | None, *, is_last: bool) -> None:
+    def _take(self, tail: "FileTail", found: "Look", watch: "FileWatch | None", *, is_last: bool) -> None:
         """Take what was found in a file."""
         self._looking = False
         if watch is not None:
@@ -145,7 +148,7 @@ class LineStream(AsyncIterator[LogLine]):
         self._texts.extend(tail.cut(found, is_last=tail.place not in self._tails))
         self._wake()
 
-    def _drop(self, tail: FileTail) -> None:
+    def _drop(self, tail: "FileTail") -> None:
         """Be done with a file."""
         del self._tails[tail.place]
         if tail.is_queued:

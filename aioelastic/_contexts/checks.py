@@ -17,13 +17,17 @@ def checked_seconds(argument: str, value: object) -> float:
 
     Raises:
         SpecificationTypeError: It is no number.
-        SpecificationError: It is negative or not a number at all (NaN).
+        SpecificationError: It is negative, not a number at all (NaN), or more than a `float` can hold.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise SpecificationTypeError(f"{argument} must be a number of seconds, not {type(value).__name__}")
-    if math.isnan(value) or value < 0:
+    try:
+        seconds = float(value)
+    except OverflowError:
+        raise SpecificationError(f"{argument} is too large a number: give math.inf for no limit") from None
+    if math.isnan(seconds) or seconds < 0:
         raise SpecificationError(f"{argument} is {value}: give 0 seconds or more")
-    return float(value)
+    return seconds
 
 
 def checked_limit(argument: str, value: object) -> float | None:
@@ -31,7 +35,7 @@ def checked_limit(argument: str, value: object) -> float | None:
 
     Raises:
         SpecificationTypeError: It is no number.
-        SpecificationError: It is not a number at all (NaN).
+        SpecificationError: It is not a number at all (NaN), or more than a `float` can hold.
     """
     if value is None:
         return None
@@ -101,7 +105,8 @@ def checked_prefixes(name: str, prefixes: object, nprocs: int) -> dict[int, str]
     Raises:
         RanksError: A prefix is for a rank that does not exist.
         SpecificationTypeError: A prefix is no text.
-        SpecificationError: A prefix has a line end, which would tear every line.
+        SpecificationError: A prefix has a line end, which would tear every line, or a character that no output can
+            have.
     """
     own: Mapping[int, object] = {}
     if prefixes is not None:
@@ -112,6 +117,7 @@ def checked_prefixes(name: str, prefixes: object, nprocs: int) -> dict[int, str]
             raise SpecificationTypeError(f"log_line_prefixes[{rank}] must be a str, not {type(prefix).__name__}")
         if "\n" in prefix or "\r" in prefix:
             raise SpecificationError(f"log_line_prefixes[{rank}] has a line end: a prefix is part of a line")
+        _require_encodable(f"log_line_prefixes[{rank}]", prefix)
     return {rank: str(own.get(rank, f"[{name}{rank}]:")) for rank in range(nprocs)}
 
 
@@ -120,10 +126,19 @@ def checked_name(name: object) -> str:
 
     Raises:
         SpecificationTypeError: It is no text.
-        SpecificationError: It is more than one line.
+        SpecificationError: It is more than one line, or has a character that no output can have.
     """
     if not isinstance(name, str):
         raise SpecificationTypeError(f"name must be a str, not {type(name).__name__}")
     if "\n" in name or "\r" in name:
         raise SpecificationError(f"name is {name!r}: it is shown before every line, so it must be one line itself")
+    _require_encodable("name", name)
     return name
+
+
+def _require_encodable(argument: str, text: str) -> None:
+    """See that a text can be written; a surrogate of ``os.fsdecode`` stands for a byte, another one for nothing."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise SpecificationError(f"{argument} is {text!r}: no output has {text[error.start]!r}") from error

@@ -88,7 +88,10 @@ VALUES = [
     ({"drain_timeout": float("nan")}, "drain_timeout is nan"),
     ({"death_sig": 4000}, "death_sig is 4000, which is no signal here"),
     ({"death_sig": signal.SIGSTOP}, "death_sig is SIGSTOP, which ends no process"),
+    ({"drain_timeout": 10**400}, "drain_timeout is too large a number"),
     ({"name": "a\nb"}, "name .* must be one line"),
+    ({"name": "a\ud800"}, r"name is 'a\\ud800': no output has '\\ud800'"),
+    ({"log_line_prefixes": {1: "\ud800"}}, r"log_line_prefixes\[1\] is '\\ud800': no output has"),
     ({"log_line_prefixes": {1: "a\n"}}, r"log_line_prefixes\[1\] has a line end"),
     ({"log_dir": ""}, "log_dir '' is no path"),
     ({"redirects": 4}, "redirects must be Std"),
@@ -163,6 +166,10 @@ class TestBeforeAnythingExists:
 
         with pytest.raises(SpecificationError, match="timeout is -1"):
             await context.close(timeout=-1)
+        with pytest.raises(SpecificationError, match="timeout is too large a number"):
+            await context.close(timeout=10**400)
+        with pytest.raises(SpecificationError, match="timeout is too large a number"):
+            await context.wait(10**400)
         with pytest.raises(SpecificationError, match="death_sig is 4000"):
             await context.close(4000)  # type: ignore[arg-type]  # the mistake under test
         with pytest.raises(SpecificationTypeError, match="timeout must be a number"):

@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -172,6 +173,8 @@ class DefaultLogsSpecs(LogsSpecs):
         super().__init__(log_dir, redirects, tee, local_ranks_filter)
         self._temporary: str | None = None
         self._siblings: dict[str, int] = {}
+        # Groups that start at the same time do so in threads.
+        self._claiming = threading.Lock()
         if self._log_dir is not None and self._log_dir != os.devnull:
             refuse_file_in_place(self._log_dir)
 
@@ -219,7 +222,14 @@ class DefaultLogsSpecs(LogsSpecs):
         """
         if self._log_dir is None and self._temporary is not None:
             discard_unused(dest)
-            remove_if_empty(self._temporary)
+            with self._claiming:
+                remove_if_empty(self._temporary)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_claiming"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _claiming=threading.Lock())
 
     def _claim(self, env: Mapping[str, Any], kept: Mapping[int, Std]) -> str:
         """Make an attempt's directory and remember where, so that the next attempt goes beside it."""
@@ -228,14 +238,14 @@ class DefaultLogsSpecs(LogsSpecs):
             str(rank): [name for stream, name in _STREAM_FILES.items() if stream in streams]
             for rank, streams in kept.items()
         }
-        with ExitStack() as undo:
+        with self._claiming, ExitStack() as undo:
             root = self._root(undo)
             path, number = claim_attempt(root, run_id, attempt, rank_files, self._siblings.get(run_id, 1))
             undo.pop_all()
-        if self._log_dir is None:
-            self._temporary = root
-        if number > 1:
-            self._siblings[run_id] = number
+            if self._log_dir is None:
+                self._temporary = root
+            if number > 1:
+                self._siblings[run_id] = number
         return path
 
     def _root(self, undo: ExitStack) -> str:

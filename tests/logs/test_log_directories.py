@@ -3,9 +3,11 @@
 import copy
 import errno
 import os
+import pickle
 import re
 import stat
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 
@@ -174,6 +176,27 @@ class TestTemporary:
         assert stat.S_IMODE(Path(root).stat().st_mode) == 0o700
         assert dest.stdouts[0] == f"{root}/job/attempt_0/0/stdout.log"
         assert {path.name for path in Path(root, "job").iterdir()} == {"attempt_0", "attempt_1"}
+
+    def test_groups_that_start_at_the_same_time_share_one(self, temporary: Path) -> None:
+        """Whoever of several threads is the first to need it makes it, and the others use that."""
+        for number in range(20):
+            spec = DefaultLogsSpecs(redirects=Std.ALL)
+            with ThreadPoolExecutor(4) as threads:
+                dests = list(threads.map(spec.reify, [envs_of("job")] * 4))
+
+            assert len(list(temporary.iterdir())) == number + 1
+            assert {Path(dest.filtered_stdout).parts[-3] for dest in dests} == {"job", "job.2", "job.3", "job.4"}
+
+    def test_a_copy_knows_it(self, temporary: Path) -> None:
+        """A specification travels by pickle, with the places that it has chosen."""
+        spec = DefaultLogsSpecs(tee=Std.OUT)
+        spec.reify(envs_of("job", 0))
+
+        copied = pickle.loads(pickle.dumps(spec))
+        copied.reify(envs_of("job", 1))
+
+        assert (copied.root_log_dir, copied.tee) == (spec.root_log_dir, Std.OUT)
+        assert len(list(temporary.iterdir())) == 1
 
     @pytest.mark.parametrize("replaced", [False, True])
     def test_one_that_was_cleaned_away_is_made_anew(self, temporary: Path, replaced: bool) -> None:

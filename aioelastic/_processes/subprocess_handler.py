@@ -12,7 +12,7 @@ from aioelastic._base.defaults import DEATH_SIGNAL
 from aioelastic._base.shielding import settle, settled_in_thread
 from aioelastic._base.threads import in_thread
 from aioelastic._errors.exceptions import RankStartError
-from aioelastic._logs.files import open_log
+from aioelastic._logs.files import checked_log_path, open_log
 from aioelastic._numa.options import NumaOptions, check_numa_options
 from aioelastic._processes.child import CommandChild, shown_code, start_child
 from aioelastic._processes.command_line import command_line, find_command, rank_environment
@@ -111,7 +111,8 @@ async def get_subprocess_handler(
         entrypoint: The program: a path, or a name looked up in the rank's PATH.
         args: Its arguments, each made text; a bare ``str`` is one argument.
         env: Variables on top of the supervisor's own; ``None`` as a value removes one.
-        stdout: File that gets its standard output (appended to), or ``None`` to inherit.
+        stdout: File that gets its standard output (appended to), or ``None`` to inherit; ``""`` does so, too, as in a
+            `LogsDest`.
         stderr: The same for its standard error.
         local_rank_id: Its number within its group.
         numa_options: Which CPUs it is bound to, as the last one of ``local_rank_id + 1`` ranks; all by default.
@@ -120,7 +121,7 @@ async def get_subprocess_handler(
         The handler of a running process.
 
     Raises:
-        SpecificationError: An argument or a variable that no process can be given.
+        SpecificationError: An argument or a variable that no process can be given, or a path that no file can have.
         RankStartError: The command or a file could not be opened or started; also the matching `OSError` subclass.
         NumaBindingError: It cannot be bound to CPUs, and there is no fall-back.
 
@@ -135,11 +136,12 @@ async def get_subprocess_handler(
     options = check_numa_options(numa_options)
     command = command_line(entrypoint, args, local_rank_id)
     environment = rank_environment(os.environ, env, local_rank_id)
+    paths = [_path("stdout", stdout), _path("stderr", stderr)]
     binder = None if options is None else await in_thread(_plan_binding, options, local_rank_id, environment)
     with contextlib.ExitStack() as opened:
         try:
             find_command(command[0], environment, None)
-            descriptors = [await _opened(path, opened) for path in (stdout, stderr)]
+            descriptors = [await _opened(path, opened) for path in paths]
         except OSError as error:
             raise RankStartError(local_rank_id, command, None, error) from error
         start = asyncio.ensure_future(
@@ -242,14 +244,18 @@ def _plan_binding(options: NumaOptions, local_rank: int, environ: Mapping[str, s
     return plan_binding(options, local_rank + 1, environ)
 
 
-async def _opened(path: StrPath | None, opened: contextlib.ExitStack) -> int | None:
-    if path is None:
+def _path(argument: str, path: StrPath | None) -> str:
+    return "" if path is None else checked_log_path(argument, path)
+
+
+async def _opened(path: str, opened: contextlib.ExitStack) -> int | None:
+    if not path:
         return None
 
     def keep(descriptor: int) -> None:
         opened.callback(os.close, descriptor)
 
-    return await settled_in_thread(keep, open_log, os.fspath(path))
+    return await settled_in_thread(keep, open_log, path)
 
 
 def _global_rank(environment: Mapping[str, str]) -> int | None:

@@ -221,6 +221,14 @@ class TestStart:
 
         assert out.read_text() == "earlier\nlater\n"
 
+    async def test_no_path_is_the_console(self, capfd: pytest.CaptureFixture[str]) -> None:
+        """A path of no text inherits the stream, as it means the console where a specification gives it."""
+        handler = await get("sh", ("-c", "echo out; echo err >&2"), {}, "", "", 0)
+
+        await handler.wait()
+
+        assert capfd.readouterr() == ("out\n", "err\n")
+
     async def test_supervisor_keeps_no_file_open(self, out: Path) -> None:
         """Once the rank runs, the supervisor has its log files closed."""
         handler = await get("sleep", ("60",), {}, out, None, 0)
@@ -247,6 +255,10 @@ class TestStart:
             ({"stdout": "/no/such/folder/log"}, FileNotFoundError),
             ({"stderr": "/etc/passwd/log"}, NotADirectoryError),
             ({"stdout": "/"}, OSError),
+            ({"stdout": 1}, SpecificationTypeError),
+            ({"stdout": b"out"}, SpecificationTypeError),
+            ({"stderr": "a\0b"}, SpecificationError),
+            ({"stderr": "a\ud800"}, SpecificationError),
             ({"args": 5}, SpecificationTypeError),
             ({"args": ("a\0",)}, SpecificationError),
             ({"env": {"A": True}}, SpecificationTypeError),

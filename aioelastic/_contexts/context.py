@@ -20,11 +20,11 @@ from aioelastic._contexts.checks import (
     checked_signal,
 )
 from aioelastic._contexts.descriptors import check_descriptors
-from aioelastic._contexts.log_claim import LogClaim
+from aioelastic._contexts.log_claim import LogClaim, checked_destinations
 from aioelastic._contexts.logged import Logged
 from aioelastic._contexts.results import RunProcsResult
 from aioelastic._errors.error_files import ERROR_FILE_VARIABLE
-from aioelastic._errors.exceptions import ContextStateError
+from aioelastic._errors.exceptions import ContextStateError, RankStartError
 from aioelastic._guard.guard import GroupWatch, Unwatched, watch_group
 from aioelastic._guard.ledger import Terms
 from aioelastic._logs.destinations import LogsDest
@@ -102,6 +102,7 @@ class PContext(Logged):
         self._drain_timeout = checked_seconds("drain_timeout", drain_timeout)
         self._is_guarded = orphan_guard
         self._sweeps = sweep_descendants
+        self._cwd: str | None = None
         self._token = new_group_token()
         self._inherited: dict[str, str] = {}
         self._starting: asyncio.Task[None] | None = None
@@ -262,6 +263,10 @@ class PContext(Logged):
         """Check what the disk knows about the ranks' programs, before anything is made (blocking)."""
 
     @abstractmethod
+    def _command(self, rank: int) -> tuple[str, ...]:
+        """Give what an error calls a rank's command."""
+
+    @abstractmethod
     async def _start_rank(
         self, rank: int, stdio: Mapping[StreamName, int | None], on_exit: Callable[[], None]
     ) -> RankProcess:
@@ -287,7 +292,9 @@ class PContext(Logged):
         try:
             dest = await in_thread(self._prepare_and_reify)
             await self._start_with(dest)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, RankStartError) and not error.command:  # what opens logs knows of none
+                error.command, error.cwd = self._command(error.local_rank), self._cwd
             await self._discard_logs()
             self._end_events()
             raise
@@ -300,7 +307,8 @@ class PContext(Logged):
 
             environ = rank_environment(self._inherited, self._envs.get(0), 0)
             self._binder = plan_binding(self._numa_options, self.nprocs, environ)
-        dest = self._logs_specs.reify({rank: dict(env) for rank, env in self._envs.items()})
+        made = self._logs_specs.reify({rank: dict(env) for rank, env in self._envs.items()})
+        dest = checked_destinations(made, self.nprocs)
         self._claim.note(dest)
         return dest
 

@@ -6,10 +6,12 @@ from functools import partial
 from aioelastic._base.threads import in_thread
 from aioelastic._errors.exceptions import SpecificationTypeError
 from aioelastic._logs.destinations import LogsDest
+from aioelastic._logs.files import checked_log_path
 from aioelastic._logs.specs import DefaultLogsSpecs, LogsSpecs, discard_unused
 from aioelastic._processes.command_line import require_ranks
 
-_FIELDS = ("stdouts", "stderrs", "tee_stdouts", "tee_stderrs", "error_files")
+_MAPS = ("stdouts", "stderrs", "tee_stdouts", "tee_stderrs", "error_files")
+_COPIES = ("filtered_stdout", "filtered_stderr")
 
 
 class LogClaim:
@@ -22,10 +24,10 @@ class LogClaim:
     def __init__(self, specs: LogsSpecs) -> None:
         self._specs = specs
         self._lock = threading.Lock()
-        self._dest: object = None
+        self._dest: LogsDest | None = None
         self._is_given_up = False
 
-    def note(self, dest: object) -> None:
+    def note(self, dest: LogsDest) -> None:
         """Note what was made (blocking); for a group that was given up meanwhile it is removed at once."""
         with self._lock:
             self._dest = dest
@@ -51,21 +53,29 @@ class LogClaim:
     def _remove(self, *, unused: bool) -> None:
         with self._lock:
             dest, self._dest = self._dest, None
-        if isinstance(dest, LogsDest):
+        if dest is not None:
             if unused:
                 discard_unused(dest)
             if isinstance(self._specs, DefaultLogsSpecs):
                 self._specs.discard_temporary(dest)
 
 
-def check_destinations(dest: object, nprocs: int) -> None:
-    """Check what ``reify``, anybody's code, has made.
+def checked_destinations(dest: object, nprocs: int) -> LogsDest:
+    """Give what ``reify``, anybody's code, has made, with absolute paths.
 
     Raises:
-        SpecificationTypeError: It is no `LogsDest`.
+        SpecificationTypeError: It is no `LogsDest`, or has something else than paths in it.
+        SpecificationError: A path that no system takes.
         RanksError: It names ranks that are not there.
     """
     if not isinstance(dest, LogsDest):
         raise SpecificationTypeError(f"logs_specs.reify() must give a LogsDest, not {type(dest).__name__}")
-    for field in _FIELDS:
-        require_ranks(f"{field} of logs_specs.reify()", getattr(dest, field), nprocs, complete=False)
+    maps: dict[str, dict[int, str]] = {}
+    for field in _MAPS:
+        paths = getattr(dest, field)
+        require_ranks(f"{field} of logs_specs.reify()", paths, nprocs, complete=False)
+        maps[field] = {
+            rank: checked_log_path(f"{field}[{rank}] of logs_specs.reify()", path) for rank, path in paths.items()
+        }
+    copies = {field: checked_log_path(f"{field} of logs_specs.reify()", getattr(dest, field)) for field in _COPIES}
+    return LogsDest(**maps, filtered_stdout=copies["filtered_stdout"], filtered_stderr=copies["filtered_stderr"])

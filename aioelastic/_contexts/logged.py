@@ -1,6 +1,6 @@
-"""What a context gives of its ranks' output: where it is, and its lines."""
+"""What a context gives of its ranks' output: its files and its lines."""
 
-from aioelastic._contexts.log_claim import LogClaim, check_destinations
+from aioelastic._contexts.log_claim import LogClaim
 from aioelastic._contexts.supervised import Supervised
 from aioelastic._errors.exceptions import ContextStateError
 from aioelastic._logs.destinations import LogsDest
@@ -10,7 +10,7 @@ from aioelastic._logs.std import Std
 
 
 class Logged(Supervised):
-    """A group whose ranks' lines can be read."""
+    """A group whose ranks' output is in files, and can be read line by line."""
 
     _claim: LogClaim
 
@@ -69,7 +69,6 @@ class Logged(Supervised):
         return read_lines(self._logs.files, rank, stream, from_start=from_start, last=last)
 
     def _take_destinations(self, dest: LogsDest, nprocs: int) -> None:
-        check_destinations(dest, nprocs)
         ranks = range(nprocs)
         self.stdouts = {rank: dest.stdouts.get(rank, "") or dest.tee_stdouts.get(rank, "") for rank in ranks}
         self.stderrs = {rank: dest.stderrs.get(rank, "") or dest.tee_stderrs.get(rank, "") for rank in ranks}

@@ -104,7 +104,6 @@ class MultiprocessContext(PContext):
         self._method = checked_method(start_method)
         self._calls = {rank: (entrypoint, rank_arguments(self._args[rank], rank)) for rank in range(self.nprocs)}
         self._cwd_asked = cwd
-        self._cwd: str | None = None
         self._preparation: Preparation | None = None
         self._prepared: dict[int, PreparedCall] = {}
         self._ranks: dict[int, FunctionRank] = {}
@@ -121,7 +120,7 @@ class MultiprocessContext(PContext):
         try:
             self._cwd = check_cwd(self._cwd_asked)
         except OSError as error:
-            raise RankStartError(0, self._words, os.fspath(self._cwd_asked or ""), error) from error
+            raise RankStartError(0, self._command(0), os.fspath(self._cwd_asked or ""), error) from error
         if self._method == "fork":
             _load_for_forks()
             return
@@ -152,16 +151,15 @@ class MultiprocessContext(PContext):
         try:
             started = await start_function_rank(self._method, describe, rank, on_exit)
         except OSError as error:
-            raise RankStartError(rank, self._words, self._cwd, error) from error
+            raise RankStartError(rank, self._command(rank), self._cwd, error) from error
         self._ranks[rank] = started
         return started
 
     def _return_values(self) -> dict[int, Any]:
         return {rank: each.value for rank, each in self._ranks.items() if each.has_value}
 
-    @property
-    def _words(self) -> tuple[str, ...]:
-        """What an error calls the ranks' command."""
+    def _command(self, rank: int) -> tuple[str, ...]:
+        del rank  # all have the same one
         return (described(self._entrypoint),)
 
 

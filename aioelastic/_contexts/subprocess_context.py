@@ -81,7 +81,6 @@ class SubprocessContext(PContext):
         ranks = range(self.nprocs)
         self._commands = {rank: command_line(entrypoint, self._args[rank], rank) for rank in ranks}
         self._cwd_asked = cwd
-        self._cwd: str | None = None
         self._by_step: bool | None = None
         self._handlers: dict[int, SubprocessHandler] = {}
 
@@ -104,6 +103,9 @@ class SubprocessContext(PContext):
         except OSError as error:
             asked = None if self._cwd_asked is None else os.fspath(self._cwd_asked)
             raise RankStartError(rank, self._commands.get(rank, ()), asked, error) from error
+
+    def _command(self, rank: int) -> tuple[str, ...]:
+        return self._commands[rank]
 
     async def _start_rank(
         self, rank: int, stdio: Mapping[StreamName, int | None], on_exit: Callable[[], None]

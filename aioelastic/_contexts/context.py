@@ -179,7 +179,7 @@ class PContext(Logged):
             The result, or ``None`` when the time is over first.
 
         Raises:
-            ContextStateError: It was never started, or the event loop that supervised it is gone.
+            ContextStateError: It was never started, or the event loop that supervises it is gone, or another one.
 
         Example:
             >>> import asyncio
@@ -196,6 +196,7 @@ class PContext(Logged):
         if group is None:
             raise ContextStateError(f"context {self.name!r} is {self.state.value}: call start() before wait()")
         if not group.outcome.done() and limit != 0:
+            group.require_loop()
             await asyncio.wait([group.outcome], timeout=limit)
         if not group.outcome.done():
             return None
@@ -231,6 +232,7 @@ class PContext(Logged):
 
         Raises:
             SpecificationError: No such signal, or a negative timeout.
+            ContextStateError: It is supervised by another event loop.
         """
         number = self._death_signal if death_sig is None else checked_signal("death_sig", death_sig)
         grace = self._shutdown_timeout if timeout is None else checked_seconds("timeout", timeout)
@@ -387,9 +389,6 @@ class PContext(Logged):
             # A disk that does not answer, or a reify() of anybody's.
             starting.cancel()
             await asyncio.wait([starting], timeout=REAP_TIMEOUT)
-
-    def _tell_detached(self, rank: int | None, words: str) -> None:
-        self._events.tell(Event(kind=EventKind.SINK_DETACHED, rank=rank, message=words))
 
     def _end_events(self) -> None:
         self._events.close(Event(kind=EventKind.GROUP_ENDED, state=GroupState.STOPPED))

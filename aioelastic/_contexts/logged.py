@@ -7,6 +7,7 @@ from aioelastic._logs.destinations import LogsDest
 from aioelastic._logs.group_logs import GroupLogs
 from aioelastic._logs.line_stream import LineStream
 from aioelastic._logs.std import Std
+from aioelastic._supervision.events import Event, EventKind
 
 
 class Logged(Supervised):
@@ -77,3 +78,6 @@ class Logged(Supervised):
     async def _discard_logs(self) -> None:
         self._logs = None
         await self._claim.discard()
+
+    def _tell_detached(self, rank: int | None, words: str) -> None:
+        self._events.tell(Event(kind=EventKind.SINK_DETACHED, rank=rank, message=words))

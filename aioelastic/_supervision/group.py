@@ -25,6 +25,7 @@ from aioelastic._base.shielding import backend_loaded, settle
 from aioelastic._base.signals import signal_name
 from aioelastic._base.threads import in_thread
 from aioelastic._errors.error_files import read_error_file
+from aioelastic._errors.exceptions import ContextStateError
 from aioelastic._errors.process_failure import ProcessFailure
 from aioelastic._errors.report import root_cause_first
 from aioelastic._guard.guard import GroupWatch
@@ -186,11 +187,26 @@ class Group:
         if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(self._stop.deadline)
 
+    def require_loop(self) -> None:
+        """See that the running loop is the one that supervises the group: a wait in another one might never end.
+
+        Raises:
+            ContextStateError: It is another one.
+        """
+        if not self._owner.done() and asyncio.get_running_loop() is not self._loop:
+            raise ContextStateError(
+                f"context {self._plan.name!r} lives in another event loop: wait for it, and close it, in that one"
+            )
+
     async def stop(self, number: int, grace: float) -> None:
         """Have the group end, and wait until its last process is gone and its logs are closed.
 
         Cancellation turns it into an immediate SIGKILL; it still waits, then raises.
+
+        Raises:
+            ContextStateError: The group lives in another event loop.
         """
+        self.require_loop()
         self.request_stop(number, grace)
         try:
             if not self._owner.done():

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,25 @@ async def test_waiting_before_the_start_is_an_error(tmp_path: Path) -> None:
     await context.close()
     with pytest.raises(ContextStateError, match="stopped"):
         await context.wait()
+
+
+async def test_another_event_loop_is_an_error_and_no_endless_wait(tmp_path: Path) -> None:
+    """A loop that does not supervise a running group can neither wait for it nor close it; once it has ended, both."""
+    loop = asyncio.get_running_loop()
+
+    async def elsewhere() -> None:
+        assert await context.wait(0) is None
+        with pytest.raises(ContextStateError, match="context 'test' lives in another event loop"):
+            await context.wait()
+        with pytest.raises(ContextStateError, match="lives in another event loop"):
+            await context.close()
+        asyncio.run_coroutine_threadsafe(context.close(), loop).result(20)
+        assert (await context.wait()).exits[0].cause is ExitCause.STOPPED
+        await context.close()
+
+    async with shell_group(tmp_path, SLEEP) as context:
+        with ThreadPoolExecutor(1) as thread:
+            await loop.run_in_executor(thread, asyncio.run, elsewhere())
 
 
 async def test_waiting_for_a_context_that_could_not_start_is_an_error(tmp_path: Path) -> None:

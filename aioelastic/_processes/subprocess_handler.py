@@ -72,7 +72,7 @@ class SubprocessHandler:
         return await self._child.wait_status()
 
     def close(self, death_sig: signal.Signals | None = None) -> None:
-        """Signal the whole process group, and whatever else is left in the rank's session.
+        """Signal the whole process group, and whatever else is left in the rank's session; what is stopped hears it.
 
         It returns at once; `wait` tells when the process is gone. Closing one that is gone is fine: a number that was
         reaped is never signalled, and what the process left behind is reached one by one.
@@ -81,7 +81,9 @@ class SubprocessHandler:
             death_sig: The signal; SIGTERM when not given.
         """
         left = SystemTable().members({self.pid: self.has_exited()})
-        self.signal_group(death_sig or DEATH_SIGNAL, left)
+        number = death_sig or DEATH_SIGNAL
+        for each in (number,) if number == signal.SIGKILL else (number, signal.SIGCONT):
+            self.signal_group(each, left)
 
     def signal_group(self, number: int, members: Collection[Member]) -> int:
         """Send a signal to the process group at once, and to the given members outside it."""

@@ -16,6 +16,7 @@ from aioelastic import RankStartError, SpecificationError, SpecificationTypeErro
 from aioelastic import get_subprocess_handler as get
 from aioelastic._processes import signal_state
 from aioelastic._processes.subprocess_handler import start_command
+from tests.helpers.groups import until_status
 from tests.helpers.leaks import descendants
 from tests.helpers.programs import PYTHON, SLEEP
 from tests.helpers.waiting import is_alive, until, until_written
@@ -158,6 +159,15 @@ class TestClose:
 
         await handler.wait()
         await until(lambda: not is_alive(child), "the end of the job")
+
+    async def test_stopped_rank(self, shell: Shell) -> None:
+        """A rank stopped by ^Z or a debugger hears the signal, too."""
+        handler = await shell("kill -STOP $$; sleep 60")
+        await until_status(handler.pid, psutil.STATUS_STOPPED)
+
+        handler.close()
+
+        assert await handler.wait() == -signal.SIGTERM
 
     async def test_after_the_exit(self, shell: Shell) -> None:
         """Closing a rank that is gone, once or often, is fine and does nothing."""

@@ -20,7 +20,7 @@ from aioelastic._contexts.checks import (
     checked_signal,
 )
 from aioelastic._contexts.descriptors import check_descriptors
-from aioelastic._contexts.log_claim import LogClaim, checked_destinations
+from aioelastic._contexts.log_claim import LogClaim, checked_destinations, set_aside_earlier_errors
 from aioelastic._contexts.logged import Logged
 from aioelastic._contexts.results import RunProcsResult
 from aioelastic._errors.error_files import ERROR_FILE_VARIABLE
@@ -312,6 +312,7 @@ class PContext(Logged):
         made = self._logs_specs.reify({rank: dict(env) for rank, env in self._envs.items()})
         dest = checked_destinations(made, self.nprocs)
         self._claim.note(dest)
+        set_aside_earlier_errors(dest)
         return dest
 
     async def _start_with(self, dest: LogsDest) -> None:

@@ -1,5 +1,9 @@
 """The log files that a group has claimed, until it is clear whether anybody will want to read them."""
 
+import contextlib
+import itertools
+import os
+import stat
 import threading
 from functools import partial
 
@@ -79,3 +83,19 @@ def checked_destinations(dest: object, nprocs: int) -> LogsDest:
         }
     copies = {field: checked_log_path(f"{field} of logs_specs.reify()", getattr(dest, field)) for field in _COPIES}
     return LogsDest(**maps, filtered_stdout=copies["filtered_stdout"], filtered_stderr=copies["filtered_stderr"])
+
+
+def set_aside_earlier_errors(dest: LogsDest) -> None:
+    """Rename the error files of an earlier attempt, if a specification gives the same paths again (blocking).
+
+    A rank leaves alone what is there, as the first record of an attempt is the one that counts; so it would be taken
+    for the cause of this attempt's failure. Its new name is the next free one of ``<path>.1``, ``<path>.2``, ...
+
+    Raises:
+        OSError: One cannot be renamed.
+    """
+    for path in filter(None, dest.error_files.values()):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if stat.S_ISREG(os.lstat(path).st_mode):
+                names = (f"{path}.{number}" for number in itertools.count(1))
+                os.rename(path, next(name for name in names if not os.path.lexists(name)))  # noqa: PTH104

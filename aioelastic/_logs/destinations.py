@@ -43,7 +43,8 @@ class LogsDest:
     """The same file again where standard error goes to the console as well."""
 
     error_files: dict[int, str] = field(default_factory=dict)
-    """Where each rank records the exception it died of."""
+    """Where each rank records the exception it died of; a file from before the attempt is renamed to
+    ``<path>.1``, or the next number that is free."""
 
     filtered_stdout: str = ""
     """The file of the lines of all teed standard outputs that a filter lets through."""

@@ -1,5 +1,6 @@
 """What a context makes of the destinations that somebody's own log specification gives."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from aioelastic import LogsDest, RanksError, RankStartError, SpecificationError, SpecificationTypeError, start_processes
 from tests.helpers.functions import give_all
 from tests.helpers.log_specs import Own
-from tests.helpers.programs import shells
+from tests.helpers.programs import PYTHON, shells
 
 WRITES_ITS_FILE = """printf '{"message": "lost"}' > "$TORCHELASTIC_ERROR_FILE"; echo out; exit 3"""
 """Fails, and says why in its error file."""
@@ -55,6 +56,23 @@ async def test_relative_paths_are_the_supervisors(
     assert result.stdouts == {0: f"{tmp_path}/ours/out.log"}
     assert Path(result.stdouts[0]).read_text() == "out\n"
     assert not list((tmp_path / "theirs").iterdir())
+
+
+async def test_an_earlier_attempts_error_is_not_this_ones(tmp_path: Path) -> None:
+    """Where a specification gives the same error files again, each attempt's failure is its own, and all are kept."""
+    program = "import aioelastic, sys\n@aioelastic.record\ndef main(): raise ValueError(sys.argv[1])\nmain()"
+    specs = Own(LogsDest(error_files={0: f"{tmp_path}/0.json"}))
+    messages = []
+    for number in range(2):
+        args = {0: ("-c", program, number)}
+        async with start_processes("job", PYTHON, args, logs_specs=specs) as context:
+            messages.append((await context.wait()).failures[0].message)
+    async with start_processes("job", "sh", shells("exit 3"), logs_specs=specs) as context:
+        messages.append((await context.wait()).failures[0].error_file)
+
+    assert messages == ["ValueError: 0", "ValueError: 1", "<N/A>"]
+    kept = [json.loads(path.read_bytes())["message"]["message"] for path in sorted(tmp_path.iterdir())]
+    assert kept == ["ValueError: 0", "ValueError: 1"]
 
 
 @pytest.mark.parametrize("entrypoint", ["sh", give_all])

@@ -15,7 +15,7 @@ import psutil
 
 from tests.helpers.drivers import driver_command, driver_environment
 from tests.helpers.supervisors import wait_until
-from tests.helpers.waiting import PATIENCE
+from tests.helpers.waiting import PATIENCE, is_alive
 
 MARK: Final = "AIOELASTIC_TEST_MARK"
 """A variable of the supervisor's that all inherit: also who has opted out of the library's own."""
@@ -115,8 +115,12 @@ def doomed(program: str, *arguments: object, loop: str = "asyncio", **options: s
 
 
 def command_of(pid: int) -> str:
-    """Give a process's command line, or ``""``."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-    except OSError:
-        return ""
+    """Give a process's command line, or ``""``; one that has just executed its program has none for a moment."""
+    deadline = time.monotonic() + 1
+    while True:
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return ""
+        if words or not is_alive(pid) or time.monotonic() >= deadline:
+            return words.replace(b"\0", b" ").decode("utf-8", "replace")

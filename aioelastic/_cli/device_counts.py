@@ -1,6 +1,7 @@
 """How many ranks ``--nproc-per-node`` means: a number, or as many as there are CPUs or accelerators."""
 
 import os
+import resource
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -44,9 +45,10 @@ def count_ranks(
         The number, and remarks on how it was found.
 
     Raises:
-        SpecificationError: There is no accelerator of the kind asked for.
+        SpecificationError: There is no accelerator of the kind asked for, or the number is beyond all limits.
     """
     if isinstance(asked, int):
+        _require_descriptors(asked)
         return asked, ()
     if asked == "cpu":
         return _counted(asked, len(own_cpus()), "CPU")
@@ -65,6 +67,19 @@ def count_ranks(
         raise SpecificationError(_none_found(asked, kinds, machine, environ))
     number, more = _counted(asked, len(machine.allowance), "CPU")
     return number, (*notes, *more)
+
+
+def _require_descriptors(number: int) -> None:
+    """Refuse a number that can be nothing but a slip, before anything is made for each rank.
+
+    What a group needs in all, its streams included, is compared with the limit when it starts.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and number > limit:
+        raise SpecificationError(
+            f"--nproc-per-node {number} needs more than {number} open files and the limit is {limit}: give fewer, "
+            "or raise it (ulimit -n)"
+        )
 
 
 def _counted(asked: str, number: int, of: str) -> tuple[int, tuple[str, ...]]:

@@ -22,6 +22,12 @@ def test_counting_processors(tmp_path: Path) -> None:
     assert count_ranks(5, {}) == (5, ())
 
 
+def test_a_number_beyond_the_limit_of_open_files_is_refused_at_once() -> None:
+    """Each rank takes at least one; with a digit too many the launcher would fill its memory before it says so."""
+    with pytest.raises(SpecificationError, match=r"^--nproc-per-node 999999999 needs more than 999999999 open files"):
+        count_ranks(999_999_999, {})
+
+
 def test_counting_processors_where_there_is_no_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some systems do not tell which processors are a process's: then all are."""
     monkeypatch.delattr(os, "sched_getaffinity")

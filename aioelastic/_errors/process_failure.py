@@ -15,12 +15,13 @@ NO_MESSAGE: Final = "<NONE>"
 """The message in the data of a rank without an error file; PyTorch's word."""
 
 _HOW_TO: Final = (
-    "There is no traceback: decorate the rank's main function with aioelastic.record, "
+    "There is no traceback: decorate a command's main function with aioelastic.record (a function is recorded anyway), "
     "or redirect or tee its stderr (redirects=Std.ERR; --tee 2 on the command line) to see its last lines here."
 )
 
 _HOW_TO_BESIDE_A_LOG: Final = (
-    "There is no traceback, and its stderr log is empty: decorate the rank's main function with aioelastic.record."
+    "There is no traceback, and its stderr log is empty: decorate a command's main function with aioelastic.record "
+    "(a function is recorded anyway)."
 )
 
 
@@ -47,8 +48,8 @@ class ProcessFailure:
         reason: What the supervisor knows about the failure beyond the exit code (no value came back, say).
         error_file_data: The JSON object of the error file; ``{"message": "<NONE>"}`` without a usable one.
         message: Why it failed: the error file's innermost message, else the signal, reason or exit code
-            followed by what is wrong with the error file, and by the end of the stderr log or how to get a
-            traceback.
+            followed by what is wrong with the error file, and by the end of the stderr log or, where nothing else
+            is known, how to get a traceback.
         timestamp: When it failed, in seconds since 1970: from the error file if that is within the rank's life as
             far as it is known, else ``exited_at``, else now.
 
@@ -138,7 +139,7 @@ class ProcessFailure:
         tail = log_tail(self.stderr_file)
         if tail:
             lines += [f"The last lines of {printable(self.stderr_file)}:", tail]
-        elif not signalled:
+        elif not signalled and not self.reason:
             lines.append(_HOW_TO_BESIDE_A_LOG if is_empty_log(self.stderr_file) else _HOW_TO)
         return "\n".join(lines)
 

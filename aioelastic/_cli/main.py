@@ -16,11 +16,15 @@ def main(words: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
+    is_program = words is None
     if words is None:
         words = sys.argv[1:]
         _end_by_interrupts()
     if words and words[0] == "run":
         return _run(words[1:])
+    if is_program:
+        # What only prints ends with its reader (head, less), as any program; a run goes on without one.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     return _other(words)
 
 

@@ -81,6 +81,6 @@ def _table(machine: Machine, nprocs: int) -> Iterator[str]:
 
 
 def _ranks(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of ranks: give 1 or more")
     return int(text)

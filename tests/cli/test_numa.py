@@ -1,6 +1,7 @@
 """``aioelastic numa``, as a person runs it."""
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -40,7 +41,7 @@ def test_it_shows_this_machine() -> None:
     assert [line.split()[0] for line in lines[header + 2 : header + 4]] == ["0", "1"]
 
 
-@pytest.mark.parametrize("number", ["0", "-1", "two", "1.5"])
+@pytest.mark.parametrize("number", ["0", "-1", "two", "1.5", "٣"])
 @pytest.mark.half
 def test_a_number_of_ranks_that_is_none(number: str) -> None:
     """What is no number of ranks is refused in one line that says what is."""
@@ -48,6 +49,17 @@ def test_a_number_of_ranks_that_is_none(number: str) -> None:
 
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].endswith(f"{number!r} is no number of ranks: give 1 or more")
+
+
+def test_it_ends_with_its_reader() -> None:
+    """When ``head`` has seen enough, it ends without a word, as other programs do."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "aioelastic", "numa"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False, cwd=ROOT)
+    os.close(writing)
+
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
 
 
 def test_without_a_subcommand_it_says_what_there_is() -> None:

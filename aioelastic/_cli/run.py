@@ -16,7 +16,10 @@ from aioelastic._cli.run_plan import RunPlan, make_plan
 from aioelastic._cli.screen import Screen
 from aioelastic._cli.summary import exit_status, is_worth_telling, summary
 from aioelastic._contexts.signal_forwarding import forward_signals
+from aioelastic._errors.child_failed import ChildFailedError
+from aioelastic._errors.error_files import ERROR_FILE_VARIABLE
 from aioelastic._errors.exceptions import AioelasticError
+from aioelastic._errors.recording import record
 from aioelastic._logs.std import Std, to_map
 from aioelastic._supervision.signal_handlers import Listening
 from aioelastic._supervision.states import GroupState
@@ -93,7 +96,15 @@ async def _show(agent: LocalElasticAgent, plan: RunPlan, screen: Screen) -> int:
 def _tell(result: RunResult, received: Sequence[int], screen: Screen) -> int:
     if is_worth_telling(result, terminal=screen.terminal):
         screen.say(summary(result, colour=screen.colour))
+    _pass_on(result)
     return exit_status(result, received)
+
+
+def _pass_on(result: RunResult) -> None:
+    """Tell whoever supervises this launcher, as a rank of its own, what has failed; torchrun does, too."""
+    if os.environ.get(ERROR_FILE_VARIABLE):
+        with contextlib.suppress(ChildFailedError):
+            record(result.raise_for_failures)()
 
 
 def _broken_off(agent: LocalElasticAgent, begin: float) -> RunResult:

@@ -77,6 +77,20 @@ def test_output_goes_where_the_options_say(tmp_path: Path) -> None:
     assert (failed["rank"], failed["exitcode"]) == (2, 7)
 
 
+def test_a_launcher_that_is_a_rank_passes_the_root_cause_on(tmp_path: Path) -> None:
+    """Whoever runs it as a rank finds in its error file why the inner rank failed, recorded or by its last words."""
+    script = tmp_path / "train.py"
+    script.write_text("from aioelastic import record\n@record\ndef main():\n    1 / 0\nmain()\n")
+    plain = ("--tee", 2, *PLAIN, "echo no device >&2; exit 3")
+
+    for name, code, words, inner in (("one", 1, "ZeroDivisionError: ", [script]), ("two", 3, "no device", plain)):
+        done = run("--no-python", f"--log-dir={tmp_path}", f"--rdzv-id={name}", *run_command(*inner))
+
+        message = json.loads((tmp_path / name / "attempt_0/0/error.json").read_text())["message"]["message"]
+        assert words in message
+        assert done.returncode == code
+
+
 def test_two_nodes_make_one_world() -> None:
     """Two launchers that are told their places give each global rank once, and all of them the same world."""
     script = "echo $RANK:$LOCAL_RANK:$GROUP_RANK:$WORLD_SIZE:$MASTER_ADDR:$MASTER_PORT"

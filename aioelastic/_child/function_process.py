@@ -89,7 +89,9 @@ class FunctionProcess(process.BaseProcess):
         """Call the function and send what it returns."""
 
         def work() -> Message:
-            return pickled_value(self._returned())
+            message = pickled_value(self._returned())
+            self._require_pipe()
+            return message
 
         try:
             message = record(work)()
@@ -97,6 +99,7 @@ class FunctionProcess(process.BaseProcess):
             self._report(error)
             raise
         # None is what is left of sys.exit(0).
+        self._require_pipe()
         send(self._value, pickled_value(None) if message is None else message)
 
     def _enter(self) -> None:
@@ -110,6 +113,7 @@ class FunctionProcess(process.BaseProcess):
             if stdio is not None:
                 self._world = self._world._replace(stdio=(given[stdio[0]], given[stdio[1]]))
         self._value = lifted(self._value)
+        self._pipe = _identity(self._value)
         enter_world(self._world)
 
     def _returned(self) -> Any:
@@ -123,9 +127,19 @@ class FunctionProcess(process.BaseProcess):
             return asyncio.run(returned)
         return returned
 
+    def _require_pipe(self) -> None:
+        """Refuse to write the value into what is not our pipe any more: it may be a file of the function's by now."""
+        if not self._has_pipe():
+            raise RuntimeError(
+                "the function has closed the descriptor by which its value is sent: close those only that it has opened"
+            )
+
+    def _has_pipe(self) -> bool:
+        return _identity(self._value) == self._pipe
+
     def _report(self, error: BaseException) -> None:
         """Tell of an exception by the pipe where there is no file for it."""
-        if os.environ.get(ERROR_FILE_VARIABLE) or isinstance(error, SystemExit):
+        if os.environ.get(ERROR_FILE_VARIABLE) or isinstance(error, SystemExit) or not self._has_pipe():
             return
         import json
 
@@ -135,3 +149,12 @@ class FunctionProcess(process.BaseProcess):
             sys.stderr.write("aioelastic: the exception could not be reported\n")
             return
         send(self._value, Message(REPORT, [report]))
+
+
+def _identity(descriptor: int) -> tuple[int, int] | None:
+    """Tell what a descriptor stands for; ``None`` if it is closed."""
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

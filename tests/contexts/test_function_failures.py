@@ -184,11 +184,24 @@ async def test_a_huge_text_is_cut(tmp_path: Path, method: str, log_dir: str) -> 
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_a_rank_that_closes_its_pipe_has_failed(tmp_path: Path, method: str) -> None:
-    """A value that cannot be sent is no success, and stderr says why."""
+    """A value that cannot be sent is no success, and the failure says why."""
     failure = await failure_of(tmp_path, method, function_endings.close_all)
 
     assert failure.exitcode == 1
-    assert "Bad file descriptor" in failure.message
+    assert "has closed the descriptor by which its value is sent" in failure.message
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("log_dir", ["logs", os.devnull])
+async def test_a_value_goes_into_no_file_of_the_functions(tmp_path: Path, method: str, log_dir: str) -> None:
+    """A function that closes what it has not opened fails; what has taken the number of its pipe gets no byte."""
+    path = tmp_path / "precious"
+    function = function_endings.close_all_and_open
+    failure = await failure_of(tmp_path, method, function, path, log_dir=tmp_path / log_dir)
+
+    assert failure.exitcode == 1
+    assert log_dir != "logs" or "has closed the descriptor by which its value is sent" in failure.message
+    assert path.read_bytes() == b""
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -75,6 +75,14 @@ def close_all() -> str:
     return "value"
 
 
+def close_all_and_open(path: Path) -> str:
+    """Do so, and open so many files that one has the number of the pipe."""
+    value = close_all()
+    for _ in range(60):
+        os.open(path, os.O_WRONLY | os.O_CREAT)
+    return value
+
+
 async def fail_async(text: str) -> NoReturn:
     """Raise within a loop."""
     raise ValueError(text)

@@ -11,16 +11,7 @@ from aioelastic._base.aliases import Environment
 from aioelastic._base.defaults import DEATH_SIGNAL, DRAIN_TIMEOUT, GUARD_GRACE, REAP_TIMEOUT, SHUTDOWN_TIMEOUT
 from aioelastic._base.shielding import settle
 from aioelastic._base.threads import in_thread
-from aioelastic._contexts.checks import (
-    check_logs_specs,
-    checked_limit,
-    checked_name,
-    checked_prefixes,
-    checked_seconds,
-    checked_signal,
-)
-from aioelastic._contexts.descriptors import check_descriptors
-from aioelastic._contexts.log_claim import LogClaim, checked_destinations, set_aside_earlier_errors
+from aioelastic._contexts.checks import checked_limit, checked_name, checked_seconds, checked_signal
 from aioelastic._contexts.logged import Logged
 from aioelastic._contexts.results import RunProcsResult
 from aioelastic._errors.error_files import ERROR_FILE_VARIABLE
@@ -29,8 +20,7 @@ from aioelastic._guard.guard import GroupWatch, Unwatched, watch_group
 from aioelastic._guard.ledger import Terms
 from aioelastic._logs.destinations import LogsDest
 from aioelastic._logs.group_logs import GroupLogs, StreamName
-from aioelastic._logs.lines import FilterEntries, FilterEntry, check_filters
-from aioelastic._logs.routes import route_group
+from aioelastic._logs.lines import FilterEntry
 from aioelastic._logs.specs import LogsSpecs
 from aioelastic._numa.options import NumaOptions, check_numa_options
 from aioelastic._processes.command_line import group_size, rank_environment
@@ -48,7 +38,8 @@ if TYPE_CHECKING:
 class PContext(Logged):
     """A group of ranks: started, waited for and closed, by the same task or by different ones.
 
-    It is made by `start_processes`. Leaving ``async with`` closes it; entering starts it if that has not happened.
+    It is made by `start_processes`. Leaving ``async with`` closes it; entering starts it if that has not happened,
+    or waits until another task has started it.
 
     Attributes:
         name: The group's name.
@@ -57,9 +48,6 @@ class PContext(Logged):
         stderrs: Rank -> path of its stderr log, ``""`` for the console; known once it is started.
         error_files: Rank -> path of its error file, ``""`` for none; known once it is started.
     """
-
-    _descriptors_per_rank = 1
-    """Descriptors that one rank takes in the supervisor beyond its output: the handle by which its exit is seen."""
 
     def __init__(
         self,
@@ -79,24 +67,16 @@ class PContext(Logged):
         orphan_guard: bool = True,
         sweep_descendants: bool = True,
     ) -> None:
-        super().__init__(checked_name(name))
-        self.nprocs = group_size(args, envs)
-        check_logs_specs(logs_specs, self.nprocs)
+        filters = duplicate_stdout_filters, duplicate_stderr_filters
+        super().__init__(checked_name(name), group_size(args, envs), logs_specs, log_line_prefixes, *filters)
         self._entrypoint = entrypoint
         self._args = dict(args)
         own = {rank: (envs or {}).get(rank) for rank in range(self.nprocs)}
         for rank, env in own.items():
             rank_environment({}, env, rank)
         self._envs: dict[int, Environment] = {rank: dict(env or {}) for rank, env in own.items()}
-        self._logs_specs = logs_specs
-        self._claim = LogClaim(logs_specs)
-        self._prefixes = checked_prefixes(name, log_line_prefixes, self.nprocs)
         self._numa_options = check_numa_options(numa_options)
         self._binder: Binder | None = None
-        self._filters: dict[StreamName, FilterEntries] = {
-            "stdout": check_filters("duplicate_stdout_filters", duplicate_stdout_filters),
-            "stderr": check_filters("duplicate_stderr_filters", duplicate_stderr_filters),
-        }
         self._death_signal = checked_signal("death_sig", death_sig)
         self._shutdown_timeout = checked_seconds("shutdown_timeout", shutdown_timeout)
         self._drain_timeout = checked_seconds("drain_timeout", drain_timeout)
@@ -109,7 +89,6 @@ class PContext(Logged):
         self._group: Group | None = None
         self._closed = False
         self._result: RunProcsResult | None = None
-        self._logs_wait_for_start = False
 
     @property
     def cpus(self) -> dict[int, frozenset[int]]:
@@ -250,6 +229,11 @@ class PContext(Logged):
     async def __aenter__(self) -> Self:
         if self._starting is None:
             await self.start()
+        else:
+            # By another task perhaps, which goes on with it if this one is cancelled.
+            await asyncio.wait([self._starting])
+            if self._failed_start():
+                raise ContextStateError(f"context {self.name!r} did not start: whoever has started it knows why")
         return self
 
     def __repr__(self) -> str:
@@ -309,15 +293,10 @@ class PContext(Logged):
 
             environ = rank_environment(self._inherited, self._envs.get(0), 0)
             self._binder = plan_binding(self._numa_options, self.nprocs, environ)
-        made = self._logs_specs.reify({rank: dict(env) for rank, env in self._envs.items()})
-        dest = checked_destinations(made, self.nprocs)
-        self._claim.note(dest)
-        set_aside_earlier_errors(dest)
-        return dest
+        return self._reify(self._envs)
 
     async def _start_with(self, dest: LogsDest) -> None:
-        self._take_destinations(dest, self.nprocs)
-        self._logs = logs = await self._open_logs(dest)
+        logs = await self._open_logs(dest)
         plan = GroupPlan(
             name=self.name,
             nprocs=self.nprocs,
@@ -328,8 +307,9 @@ class PContext(Logged):
             stderr_files=self.stderrs,
             swept_groups=[self._token] if self._sweeps else (),
         )
-        self._group = Group(plan, logs, self._start_rank, SystemTable(), self._watch(logs), self._events)
         try:
+            self._refuse_if_closed()
+            self._group = Group(plan, logs, self._start_rank, SystemTable(), self._watch(logs), self._events)
             await self._group.started()
         except BaseException:
             # The group has done it, unless the end of the loop has cancelled it before its first step.
@@ -339,25 +319,6 @@ class PContext(Logged):
             # By another task, between two ranks perhaps: no running group is given out, and none is left behind.
             await asyncio.wait([self._group.outcome])
             self._refuse_if_closed()
-
-    async def _open_logs(self, dest: LogsDest) -> GroupLogs:
-        routes = route_group(
-            dest,
-            self.nprocs,
-            self._logs_specs.local_ranks_filter,
-            stdout_filtered=bool(self._filters["stdout"]),
-            stderr_filtered=bool(self._filters["stderr"]),
-        )
-        check_descriptors(routes, self._descriptors_per_rank)
-        wait = self._logs_wait_for_start
-        logs = GroupLogs(routes, self._prefixes, self._filters, wait_for_start=wait, on_detached=self._tell_detached)
-        try:
-            await logs.open()
-            self._refuse_if_closed()
-        except BaseException:
-            await logs.drain({})
-            raise
-        return logs
 
     def _watch(self, logs: GroupLogs) -> GroupWatch:
         if not self._is_guarded:

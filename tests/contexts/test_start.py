@@ -219,6 +219,22 @@ class TestWrongOrder:
         assert outcomes[0] is None
         assert isinstance(outcomes[1], ContextStateError)
 
+    async def test_entering_while_it_starts(self) -> None:
+        """``async with`` waits for the start that another task is at, and says if that has failed."""
+        context, hopeless = _made(SLEEP), SubprocessContext("job", "no-such-program", {0: ()}, None, DefaultLogsSpecs())
+        starting, failing = (asyncio.create_task(each.start()) for each in (context, hopeless))
+        await asyncio.sleep(0)
+
+        async with context:
+            assert starting.done()
+            assert is_alive(context.pids()[0])
+        with pytest.raises(ContextStateError, match="'job' did not start"):
+            await hopeless.__aenter__()
+
+        await starting
+        with pytest.raises(RankStartError):
+            await failing
+
     async def test_starting_again_after_the_end(self) -> None:
         """A context whose group has ended is not started again."""
         async with _made("exit 0") as context:

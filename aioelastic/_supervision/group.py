@@ -24,16 +24,14 @@ from aioelastic._base.defaults import REAP_TIMEOUT
 from aioelastic._base.shielding import backend_loaded, settle
 from aioelastic._base.signals import signal_name
 from aioelastic._base.threads import in_thread
-from aioelastic._errors.error_files import read_error_file
 from aioelastic._errors.exceptions import ContextStateError
-from aioelastic._errors.process_failure import ProcessFailure
-from aioelastic._errors.report import root_cause_first
 from aioelastic._guard.guard import GroupWatch
 from aioelastic._logs.group_logs import GroupLogs, StreamName
 from aioelastic._processes.rank_process import ProcessTable, RankProcess
 from aioelastic._supervision.events import Event, EventHub, EventKind
-from aioelastic._supervision.exits import Ending, ExitCause, RankExit, failed_before_stop, is_failure, judge
+from aioelastic._supervision.exits import Ending, ExitCause, is_failure, judge
 from aioelastic._supervision.ladder import Ladder, StopOrder
+from aioelastic._supervision.outcome import GroupOutcome, explain
 from aioelastic._supervision.states import GroupState
 
 logger = logging.getLogger("aioelastic")
@@ -67,20 +65,6 @@ class GroupPlan(NamedTuple):
     error_files: Mapping[int, str]
     stderr_files: Mapping[int, str]
     swept_groups: Collection[str] = ()
-
-
-class GroupOutcome(NamedTuple):
-    """How a group ended.
-
-    Attributes:
-        exits: Rank -> its exit, in the order of the exits.
-        failures: Rank -> its failure, root cause first.
-        survivors: Rank -> pids that SIGKILL did not end.
-    """
-
-    exits: dict[int, RankExit]
-    failures: dict[int, ProcessFailure]
-    survivors: dict[int, list[int]]
 
 
 class Group:
@@ -185,7 +169,8 @@ class Group:
         else:
             self._stop.hurry(deadline, None if number in {self._stop.signal, signal.SIGKILL} else number)
         if self._patience is not None and not self._patience.expired():
-            self._patience.reschedule(self._stop.deadline)
+            # Most starts take some milliseconds, and leave less behind if they are let do so.
+            self._patience.reschedule(self._stop.deadline + REAP_TIMEOUT)
 
     def require_loop(self) -> None:
         """See that the running loop is the one that supervises the group: a wait in another one might never end.
@@ -251,7 +236,7 @@ class Group:
         return True
 
     async def _start_ranks(self) -> None:
-        """Start one after the other; a stop ends that, at its deadline also for a rank whose start is stuck."""
+        """Start one after the other; a stop ends that, soon after its deadline also for a rank whose start is stuck."""
         # Not the loop's clock: uvloop's stands still during a turn.
         turn_began = time.monotonic()
         try:
@@ -378,34 +363,6 @@ class Group:
             await self._watch.ended()
 
     def _explain(self, survivors: dict[int, list[int]]) -> GroupOutcome:
-        """Judge the endings; reads error files and log ends of failed and stopped ranks (blocking)."""
         # In the order in which the kernel reported the exits; the statuses can come in another one.
         endings = {rank: self._endings[rank] for rank in self._seen_exits if rank in self._endings}
-        failures = {rank: self._failure(rank) for rank, ending in endings.items() if self._has_failed(rank, ending)}
-        return GroupOutcome(
-            exits={rank: judge(ending) for rank, ending in endings.items()},
-            failures=root_cause_first(failures),
-            survivors=survivors,
-        )
-
-    def _has_failed(self, rank: int, ending: Ending) -> bool:
-        if is_failure(ending) or not ending.sent or ending.status.code == 0:
-            return is_failure(ending)
-        found = read_error_file(self._plan.error_files.get(rank, ""))
-        if found is None or found.timestamp is None:
-            return False
-        return failed_before_stop(ending, found.timestamp, 0 if found.subsecond else 1)
-
-    def _failure(self, rank: int) -> ProcessFailure:
-        ending = self._endings[rank]
-        return ProcessFailure(
-            rank,
-            ending.pid,
-            ending.status.code,
-            self._plan.error_files.get(rank, ""),
-            stderr_file=self._plan.stderr_files.get(rank, ""),
-            started_at=ending.start_time,
-            exited_at=ending.end_time,
-            reason=ending.status.problem,
-            report=ending.status.report,
-        )
+        return explain(endings, survivors, self._plan.error_files, self._plan.stderr_files)

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from multiprocessing.context import SpawnProcess
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Final
 
@@ -112,7 +113,26 @@ def libuv() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def helper_processes() -> None:
+def temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have what is made in the system's temporary directory made in one that goes with the tests.
+
+    A supervisor that is killed, or whose logs are to be read, leaves them there. It is not pytest's own directory,
+    whose name is so long that some systems would refuse the fork server's socket.
+    """
+    tmp_path_factory.getbasetemp()
+    get_temp_dir()  # of multiprocessing, which removes it only at the end of the program
+    with (
+        tempfile.TemporaryDirectory(prefix="a-", ignore_cleanup_errors=True) as name,
+        pytest.MonkeyPatch.context() as set_,
+    ):
+        Path(name).chmod(0o1777)  # as the system's is: some ranks are another user's
+        set_.setenv("TMPDIR", name)
+        set_.setattr(tempfile, "tempdir", name)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def helper_processes(temporary_directory: None) -> None:
     """Start the resource tracker and the fork server, which stay for the life of the program."""
     start_resource_tracker()
     told, data = request_process([])

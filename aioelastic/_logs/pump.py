@@ -25,12 +25,12 @@ class StreamPump:
     """
 
     def __init__(self, intake: Intake, copies: Sequence[StreamCopy | Bell]) -> None:
-        loop = asyncio.get_running_loop()
         self.intake = intake
         self._copies = copies
-        self._ended = loop.create_future()
+        self._ended = asyncio.get_running_loop().create_future()
         intake.connect(self)
-        self.done = loop.create_task(self._finish())
+        self._has_begun = False
+        self._await_end()
 
     @property
     def at_end(self) -> "asyncio.Future[None]":
@@ -71,7 +71,17 @@ class StreamPump:
         if not self._ended.done():
             self._ended.set_result(None)
 
+    def _await_end(self) -> None:
+        self.done = asyncio.get_running_loop().create_task(self._finish())
+        self.done.add_done_callback(self._await_end_again)
+
+    def _await_end_again(self, _: "asyncio.Task[None]") -> None:
+        # The end of the event loop cancels a task before its first step, too: then nothing was closed.
+        if not self._has_begun:
+            self._await_end()
+
     async def _finish(self) -> None:
+        self._has_begun = True
         try:
             await asyncio.wait([self._ended])
             for copy in self._copies:

@@ -47,10 +47,17 @@ class FunctionRank:
         """Wait for the process to end, and for its value to be unpickled."""
         status = await self._child.wait_status()
         if self._ending is None:
+            # Not in the task: the end of the event loop cancels a task before its first step, too.
+            self._receiver.close()
+            if self._feed is not None:
+                self._feed.close()
             self._ending = asyncio.get_running_loop().create_task(
                 self._with_value(status), name=f"aioelastic: value of rank {self.local_rank_id}"
             )
         await asyncio.wait([self._ending])
+        if self._ending.cancelled():
+            self._receiver.discard()
+            return status._replace(problem="The event loop ended before its value was unpickled.")
         return self._ending.result()
 
     def signal_group(self, number: int, members: Collection[Member]) -> int:
@@ -62,9 +69,6 @@ class FunctionRank:
         return f"<FunctionRank {self.local_rank_id}, pid {self.pid}, {state}>"
 
     async def _with_value(self, status: ExitStatus) -> ExitStatus:
-        self._receiver.close()
-        if self._feed is not None:
-            self._feed.close()
         try:
             if status.code != 0:
                 return status._replace(report=self._receiver.report)

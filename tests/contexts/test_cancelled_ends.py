@@ -7,11 +7,12 @@ and https://github.com/python/cpython/issues/125502.
 import asyncio
 import logging
 import signal
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import uvloop
 
 from aioelastic import (
     AffinityMode,
@@ -26,9 +27,10 @@ from aioelastic import (
 )
 from tests.helpers import function_worlds as worlds
 from tests.helpers.function_groups import FORK_WARNING, METHODS
+from tests.helpers.functions import HeldUp, give_held_up
 from tests.helpers.programs import SLEEP, shells
 from tests.helpers.sampling import sample
-from tests.helpers.waiting import is_alive
+from tests.helpers.waiting import is_alive, until
 
 pytestmark = [pytest.mark.filterwarnings(FORK_WARNING), pytest.mark.one_method]
 
@@ -203,3 +205,21 @@ async def test_a_start_by_the_exec_step_cancelled_after_k_steps(tmp_path: Path, 
             assert_gone(context)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_program_ends_while_a_value_is_unpickled(
+    make_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
+) -> None:
+    """A main coroutine that ends while a thread unpickles a value leaves no guard, and no log open."""
+    HeldUp.unpickling.clear()
+    HeldUp.go.clear()
+
+    async def main() -> None:
+        logs = DefaultLogsSpecs(tmp_path, tee=Std.ALL)
+        await MultiprocessContext("job", give_held_up, {0: ()}, None, "forkserver", logs).start()
+        await until(HeldUp.unpickling.is_set, "the value")
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(main())
+    HeldUp.go.set()

@@ -222,18 +222,24 @@ def test_program_ends_during_the_start(make_loop: Callable[[], asyncio.AbstractE
 def test_program_ends_while_logs_are_opened(make_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path) -> None:
     """A main coroutine that ends before a group has started leaves no log of it."""
 
-    async def main(steps: int) -> bool:
-        starting = asyncio.create_task(start_processes("job", "sh", RANKS, log_dir=tmp_path, tee=Std.ALL))
+    async def main(steps: int, folder: Path) -> bool:
+        starting = asyncio.create_task(start_processes("job", "sh", RANKS, log_dir=folder, tee=Std.ALL))
         for _ in range(steps):
             await asyncio.sleep(0)
         return starting.done()
 
+    unused = []
     for steps in sample(range(60), 2):
+        folder = tmp_path / str(steps)
+        folder.mkdir()
         with asyncio.Runner(loop_factory=make_loop) as runner:
-            assert not runner.run(main(steps))
+            is_started = runner.run(main(steps, folder))
+        if not is_started:
+            unused.append(folder)
     deadline = time.monotonic() + PATIENCE
-    while list(tmp_path.iterdir()):
+    while any(list(folder.iterdir()) for folder in unused):
         assert time.monotonic() < deadline
+    assert len(unused) > 1
 
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

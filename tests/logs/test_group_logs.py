@@ -163,15 +163,20 @@ async def test_a_drain_cancelled_at_any_step_is_finished_by_the_next(
     assert descriptors() == before - 1
 
 
-async def test_the_end_of_the_loop_leaves_no_descriptor(tmp_path: Path) -> None:
-    """When everything is cancelled at once, as at the end of asyncio.run, a drain closes files and pipes."""
+@pytest.mark.parametrize("steps", [0, 1])
+async def test_the_end_of_the_loop_leaves_no_descriptor(tmp_path: Path, steps: int) -> None:
+    """When everything is cancelled at once, as at the end of asyncio.run, a drain closes files and pipes.
+
+    Also those of a stream that has just begun.
+    """
     before = descriptors()
     logs = make_logs(teed(tmp_path))
     await logs.open()
     with logs.handing_over(0) as stdio:
         held = os.dup(stdio["stdout"] or 0)
     os.write(held, b"something\n")
-    await asyncio.sleep(0)
+    for _ in range(steps):
+        await asyncio.sleep(0)
     ours = asyncio.all_tasks() - {asyncio.current_task()}
     pumps = [task for task in ours if "StreamPump" in repr(task)]
     for task in pumps:

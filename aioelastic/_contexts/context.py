@@ -175,7 +175,7 @@ class PContext(Logged):
         if group is None:
             raise ContextStateError(f"context {self.name!r} is {self.state.value}: call start() before wait()")
         if not group.outcome.done() and limit != 0:
-            group.require_loop()
+            self._require_loop()
             await asyncio.wait([group.outcome], timeout=limit)
         if not group.outcome.done():
             return None
@@ -215,8 +215,9 @@ class PContext(Logged):
         """
         number = self._death_signal if death_sig is None else checked_signal("death_sig", death_sig)
         grace = self._shutdown_timeout if timeout is None else checked_seconds("timeout", timeout)
+        self._require_loop()
         self._closed = True
-        if self._starting is not None and self._group is None:
+        if self._starting is not None and not self._starting.done() and self._group is None:
             await self._give_up(self._starting)
         if self._group is not None:
             try:
@@ -229,11 +230,14 @@ class PContext(Logged):
     async def __aenter__(self) -> Self:
         if self._starting is None:
             await self.start()
-        else:
+            return self
+        # Once it runs, nothing is awaited: a cancellation here would leave it to nobody.
+        if not self._starting.done():
+            self._require_loop()
             # By another task perhaps, which goes on with it if this one is cancelled.
             await asyncio.wait([self._starting])
-            if self._failed_start():
-                raise ContextStateError(f"context {self.name!r} did not start: whoever has started it knows why")
+        if self._failed_start():
+            raise ContextStateError(f"context {self.name!r} did not start: whoever has started it knows why")
         return self
 
     def __repr__(self) -> str:
@@ -358,6 +362,19 @@ class PContext(Logged):
     def _failed_start(self) -> bool:
         starting = self._starting
         return starting is not None and starting.done() and (starting.cancelled() or starting.exception() is not None)
+
+    def _require_loop(self) -> None:
+        """See that the running loop is the one of the group: a wait in another one might never end.
+
+        Raises:
+            ContextStateError: It is another one.
+        """
+        starting = self._starting
+        is_over = starting is None or (starting.done() and (self._group is None or self._group.is_over))
+        if starting is not None and not is_over and starting.get_loop() is not asyncio.get_running_loop():
+            raise ContextStateError(
+                f"context {self.name!r} lives in another event loop: wait for it, and close it, in that one"
+            )
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

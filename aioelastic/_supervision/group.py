@@ -24,7 +24,6 @@ from aioelastic._base.defaults import REAP_TIMEOUT
 from aioelastic._base.shielding import backend_loaded, settle
 from aioelastic._base.signals import signal_name
 from aioelastic._base.threads import in_thread
-from aioelastic._errors.exceptions import ContextStateError
 from aioelastic._guard.guard import GroupWatch
 from aioelastic._logs.group_logs import GroupLogs, StreamName
 from aioelastic._processes.rank_process import ProcessTable, RankProcess
@@ -132,6 +131,11 @@ class Group:
         return GroupState.RUNNING if self._stop is None else GroupState.STOPPING
 
     @property
+    def is_over(self) -> bool:
+        """Whether nobody supervises it any more."""
+        return self._owner.done()
+
+    @property
     def running(self) -> list[int]:
         """The ranks whose exit has not been seen."""
         return [rank for rank in self.processes if rank not in self._seen_exits]
@@ -172,26 +176,11 @@ class Group:
             # Most starts take some milliseconds, and leave less behind if they are let do so.
             self._patience.reschedule(self._stop.deadline + REAP_TIMEOUT)
 
-    def require_loop(self) -> None:
-        """See that the running loop is the one that supervises the group: a wait in another one might never end.
-
-        Raises:
-            ContextStateError: It is another one.
-        """
-        if not self._owner.done() and asyncio.get_running_loop() is not self._loop:
-            raise ContextStateError(
-                f"context {self._plan.name!r} lives in another event loop: wait for it, and close it, in that one"
-            )
-
     async def stop(self, number: int, grace: float) -> None:
         """Have the group end, and wait until its last process is gone and its logs are closed.
 
         Cancellation turns it into an immediate SIGKILL; it still waits, then raises.
-
-        Raises:
-            ContextStateError: The group lives in another event loop.
         """
-        self.require_loop()
         self.request_stop(number, grace)
         try:
             if not self._owner.done():

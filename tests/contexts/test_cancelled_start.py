@@ -27,6 +27,7 @@ from aioelastic import (
     Std,
     start_processes,
 )
+from aioelastic._base.threads import in_thread
 from aioelastic._contexts import context as context_module
 from tests.helpers.leaks import descendants
 from tests.helpers.programs import SLEEP, shells
@@ -194,6 +195,25 @@ async def test_closed_while_the_log_specification_is_stuck(stuck: StuckSpecs) ->
 
     assert not stuck.go_on.is_set()
     await _removed(stuck)
+
+
+async def test_another_event_loop_does_not_touch_a_start(tmp_path: Path) -> None:
+    """It can neither close nor enter a context that is being started, and the start goes on."""
+    stuck = StuckSpecs(tmp_path)
+    starting = start_processes("job", "true", {0: ()}, logs_specs=stuck)
+    task = asyncio.create_task(starting)
+    await until(stuck.asked.is_set)
+
+    async def elsewhere() -> None:
+        for refused in (starting.context.close, starting.context.__aenter__):
+            with pytest.raises(ContextStateError, match="lives in another event loop"):
+                await refused()
+
+    await in_thread(asyncio.run, elsewhere())
+    stuck.go_on.set()
+
+    async with await task as context:
+        assert (await context.wait()).exits[0].exitcode == 0
 
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

@@ -235,6 +235,41 @@ class TestWrongOrder:
         with pytest.raises(RankStartError):
             await failing
 
+    async def test_cancelled_as_it_is_entered(self) -> None:
+        """A running context that is put in ``async with`` is closed, whenever its task is cancelled."""
+        context, entered = await start_processes("job", "sh", shells(SLEEP)), asyncio.Event()
+
+        async def use() -> None:
+            entered.set()
+            async with context:
+                await asyncio.Event().wait()
+
+        using = asyncio.create_task(use())
+        await entered.wait()
+        using.cancel()
+        await asyncio.wait([using])
+
+        assert using.cancelled()
+        assert context.state is GroupState.STOPPED
+
+    def test_after_the_event_loop(self) -> None:
+        """What started, or could not, in a loop that has ended can be entered, or closed, in another one."""
+        context, hopeless = (
+            _made("exit 0"),
+            SubprocessContext("job", "no-such-program", {0: ()}, None, DefaultLogsSpecs()),
+        )
+
+        async def enter() -> None:
+            async with context:
+                pass
+
+        asyncio.run(context.start())
+        with pytest.raises(RankStartError):
+            asyncio.run(hopeless.start())
+
+        asyncio.run(enter())
+        asyncio.run(hopeless.close())
+
     async def test_starting_again_after_the_end(self) -> None:
         """A context whose group has ended is not started again."""
         async with _made("exit 0") as context:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aioelastic import ContextStateError, DefaultLogsSpecs, ExitCause, GroupState, Std, SubprocessContext
+from aioelastic._base.threads import in_thread
 from tests.helpers.groups import WAITS_FOR, python_group, shell_group, spoken_pid, until_status, written
 from tests.helpers.programs import DEAF, SLEEP, shells
 from tests.helpers.waiting import is_alive, until, until_written
@@ -231,6 +232,15 @@ async def test_another_event_loop_is_an_error_and_no_endless_wait(tmp_path: Path
     async with shell_group(tmp_path, SLEEP) as context:
         with ThreadPoolExecutor(1) as thread:
             await loop.run_in_executor(thread, asyncio.run, elsewhere())
+
+
+async def test_a_close_from_another_event_loop_takes_nothing_away() -> None:
+    """It is refused before anything is removed: a rank that fails later finds the place of its error file."""
+    async with SubprocessContext("test", "sh", shells(SLEEP), None, DefaultLogsSpecs()) as context:
+        with pytest.raises(ContextStateError, match="lives in another event loop"):
+            await in_thread(asyncio.run, context.close())
+
+        assert Path(context.error_files[0]).parent.is_dir()
 
 
 async def test_waiting_for_a_context_that_could_not_start_is_an_error(tmp_path: Path) -> None:

@@ -285,8 +285,10 @@ class PContext(Logged):
         except BaseException as error:
             if isinstance(error, RankStartError) and not error.command:  # what opens logs knows of none
                 error.command, error.cwd = self._command(error.local_rank), self._cwd
-            await self._discard_logs()
-            self._end_events()
+            try:
+                await self._discard_logs()
+            finally:
+                self._end_events()
             raise
 
     def _prepare_and_reify(self) -> LogsDest:

@@ -197,6 +197,44 @@ async def test_closed_while_the_log_specification_is_stuck(stuck: StuckSpecs) ->
     await _removed(stuck)
 
 
+class StuckInRemoval(DefaultLogsSpecs):
+    """Whose logs cannot be opened, and are not removed before they are let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go_on = threading.Event(), threading.Event()
+
+    def reify(self, envs: Mapping[int, Mapping[str, Any]]) -> LogsDest:
+        """Give a log that cannot be opened."""
+        dest = super().reify(envs)
+        dest.stdouts[0] = "/no/such/folder/log"
+        return dest
+
+    def discard_temporary(self, dest: LogsDest) -> None:
+        """Wait."""
+        self.asked.set()
+        self.go_on.wait(PATIENCE)
+        super().discard_temporary(dest)
+
+
+async def test_cancelled_while_the_removal_of_logs_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for the events of a start that is given up is let go, also if what it has made cannot be removed."""
+    monkeypatch.setattr(context_module, "REAP_TIMEOUT", 0.05)
+    specs = StuckInRemoval()
+    starting = start_processes("job", "true", {0: ()}, logs_specs=specs)
+    task = asyncio.create_task(starting)
+    await until(specs.asked.is_set)
+    task.cancel()
+    await asyncio.wait([task])
+
+    async with asyncio.timeout(PATIENCE):
+        assert [event.kind async for event in starting.context.events()] == [EventKind.GROUP_ENDED]
+    assert task.cancelled()
+    assert not specs.go_on.is_set()
+    specs.go_on.set()
+    await until(lambda: not any(each.name.startswith("aioelastic") for each in threading.enumerate()))
+
+
 async def test_another_event_loop_does_not_touch_a_start(tmp_path: Path) -> None:
     """It can neither close nor enter a context that is being started, and the start goes on."""
     stuck = StuckSpecs(tmp_path)

@@ -7,7 +7,7 @@ import resource
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,6 @@ from aioelastic import (
     DefaultLogsSpecs,
     DescriptorLimitError,
     LogDirectoryError,
-    LogsDest,
-    LogsSpecs,
     RanksError,
     RankStartError,
     SpecificationError,
@@ -336,30 +334,6 @@ class TestAllOrNothing:
 
         assert [child for child in psutil.Process().children() if child not in before and _runs(child)] == []
         assert subprocess.run(["pgrep", "-f", str(good)], capture_output=True, check=False).stdout == b""
-
-
-class Careless(LogsSpecs):
-    """Log specifications that give what no specification may."""
-
-    root_log_dir = None
-
-    def __init__(self, given: Any) -> None:
-        super().__init__()
-        self._given = given
-
-    def reify(self, envs: Mapping[int, Any]) -> LogsDest:
-        """Give it."""
-        del envs
-        wrong: LogsDest = self._given
-        return wrong
-
-
-@pytest.mark.parametrize("given", [None, {}, 3, LogsDest(stdouts={5: "/tmp/out"})])
-async def test_what_reify_gives_is_checked(given: Any) -> None:
-    """Anything but a `LogsDest` of the group's ranks is refused by name, before any process exists."""
-    words = "stdouts of logs_specs.reify" if isinstance(given, LogsDest) else f"not {type(given).__name__}"
-    with pytest.raises(SpecificationError, match=words):
-        await start_processes(**TWO, logs_specs=Careless(given))
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -18,6 +18,7 @@ WRITES_ITS_FILE = """printf '{"message": "lost"}' > "$TORCHELASTIC_ERROR_FILE"; 
 @pytest.mark.parametrize(
     ("dest", "error", "words"),
     [
+        (None, SpecificationTypeError, r"reify\(\) must give a LogsDest, not NoneType"),
         ({}, SpecificationTypeError, r"reify\(\) must give a LogsDest, not dict"),
         (LogsDest(stdouts={2: "/x"}), RanksError, r"stdouts of logs_specs\.reify\(\) does not fit"),
         (LogsDest(stderrs=None), SpecificationTypeError, "stderrs of .* must map ranks to values"),  # type: ignore[arg-type]

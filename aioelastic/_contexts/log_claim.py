@@ -31,13 +31,18 @@ class LogClaim:
         self._dest: LogsDest | None = None
         self._is_given_up = False
 
-    def note(self, dest: LogsDest) -> None:
-        """Note what was made (blocking); for a group that was given up meanwhile it is removed at once."""
+    def note(self, dest: LogsDest) -> bool:
+        """Note what was made (blocking); for a group that was given up meanwhile it is removed at once.
+
+        Returns:
+            Whether it is still wanted.
+        """
         with self._lock:
             self._dest = dest
             is_given_up = self._is_given_up
         if is_given_up:
             self._remove(unused=True)
+        return not is_given_up
 
     async def discard(self) -> None:
         """Remove what a group that did not start has left empty, now or as soon as it is made."""

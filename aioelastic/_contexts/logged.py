@@ -110,8 +110,9 @@ class Logged(Supervised):
         dest = checked_destinations(
             self._logs_specs.reify({rank: dict(env) for rank, env in envs.items()}), self.nprocs
         )
-        self._claim.note(dest)
-        set_aside_earlier_errors(dest)
+        if self._claim.note(dest):
+            # Not for a group that was given up: by now they can be those of the next one.
+            set_aside_earlier_errors(dest)
         return dest
 
     async def _open_logs(self, dest: LogsDest) -> GroupLogs:

@@ -142,12 +142,13 @@ class StuckSpecs(DefaultLogsSpecs):
     def __init__(self, log_dir: Path) -> None:
         super().__init__(log_dir, Std.ALL)
         self.asked, self.go_on, self.made = threading.Event(), threading.Event(), threading.Event()
+        self.dest: LogsDest | None = None
 
     def reify(self, envs: Mapping[int, Mapping[str, Any]]) -> LogsDest:
         """Wait."""
         self.asked.set()
         self.go_on.wait(PATIENCE)
-        dest = super().reify(envs)
+        dest = self.dest or super().reify(envs)
         self.made.set()
         return dest
 
@@ -195,6 +196,22 @@ async def test_closed_while_the_log_specification_is_stuck(stuck: StuckSpecs) ->
 
     assert not stuck.go_on.is_set()
     await _removed(stuck)
+
+
+async def test_a_late_log_specification_takes_no_error_file_away(stuck: StuckSpecs, tmp_path: Path) -> None:
+    """What comes back after its start was given up leaves alone the files that the next group may have by then."""
+    stuck.dest = LogsDest(error_files={0: str(tmp_path / "error.json")})
+    task = asyncio.create_task(start_processes("job", "true", {0: ()}, logs_specs=stuck))
+    await until(stuck.asked.is_set)
+    task.cancel()
+    await asyncio.wait([task])
+
+    (tmp_path / "error.json").touch()
+    stuck.go_on.set()
+    await until(stuck.made.is_set)
+    await until(lambda: not any(each.name.startswith("aioelastic") for each in threading.enumerate()))
+
+    assert [path.name for path in tmp_path.iterdir()] == ["error.json"]
 
 
 class StuckInRemoval(DefaultLogsSpecs):

@@ -29,6 +29,7 @@ class LogClaim:
         self._specs = specs
         self._lock = threading.Lock()
         self._dest: LogsDest | None = None
+        self._is_held = False
         self._is_given_up = False
 
     def note(self, dest: LogsDest) -> bool:
@@ -39,17 +40,24 @@ class LogClaim:
         """
         with self._lock:
             self._dest = dest
-            is_given_up = self._is_given_up
-        if is_given_up:
-            self._remove(unused=True)
-        return not is_given_up
+        return self._keep()
+
+    def hold(self) -> None:
+        """Have nothing removed until `release`: a thread makes files there."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """Let go of what was held (blocking); for a group that was given up meanwhile it is removed at once."""
+        with self._lock:
+            self._is_held = False
+        self._keep()
 
     async def discard(self) -> None:
         """Remove what a group that did not start has left empty, now or as soon as it is made."""
         with self._lock:
             self._is_given_up = True
-            is_made = self._dest is not None
-        if is_made:
+            is_ours = self._dest is not None and not self._is_held
+        if is_ours:
             await in_thread(partial(self._remove, unused=True))
 
     async def tidy(self, *, logged: bool) -> None:
@@ -58,6 +66,14 @@ class LogClaim:
             self._dest = None
         elif self._dest is not None:
             await in_thread(partial(self._remove, unused=False))
+
+    def _keep(self) -> bool:
+        """Keep what was made, unless the group was given up meanwhile; tell which."""
+        with self._lock:
+            is_given_up = self._is_given_up
+        if is_given_up:
+            self._remove(unused=True)
+        return not is_given_up
 
     def _remove(self, *, unused: bool) -> None:
         with self._lock:

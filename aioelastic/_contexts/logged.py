@@ -131,8 +131,9 @@ class Logged(Supervised):
         check_descriptors(routes, self._descriptors_per_rank)
         wait = self._logs_wait_for_start
         logs = GroupLogs(routes, self._prefixes, self._filters, wait_for_start=wait, on_detached=self._tell_detached)
+        self._claim.hold()
         try:
-            await logs.open()
+            await logs.open(self._claim.release)
         except BaseException:
             await logs.drain({})
             raise

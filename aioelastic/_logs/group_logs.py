@@ -105,14 +105,22 @@ class GroupLogs:
         pumped = sum(route.way is Way.PUMP for ways in routes for route in ways)
         self._pipe_bytes = min(PIPE_BYTES, _PIPE_BUDGET // max(1, pumped))
 
-    async def open(self) -> None:
+    async def open(self, on_opened: Callable[[], None] = lambda: None) -> None:
         """Open every file and console that the group needs; `drain` closes them, also after a failure here.
+
+        Args:
+            on_opened: Called as soon as no more files are opened, be it since one cannot be; also after a cancellation,
+                which leaves a thread at it. In that thread, if there is one.
 
         Raises:
             RankStartError: A file cannot be opened.
         """
         opens = any(route.file or route.way is Way.PUMP for ways in self._routes for route in ways)
-        filtered = await in_thread(self._open_files) if opens else {}
+        filtered: dict[StreamName, str] = {}
+        if opens:
+            filtered = await in_thread(self._open_files, on_opened)
+        else:
+            on_opened()
         for stream, path in filtered.items():
             sink = FileSink(self._filtered_files.pop(stream), f"filtered copy {path!r}")
             self._filtered[stream] = Outlet(sink, self._threads.submit, self._note_shared_failure)
@@ -187,8 +195,14 @@ class GroupLogs:
         if self._on_detached is not None:
             self._mailbox.post(partial(self._on_detached, rank), words)
 
-    def _open_files(self) -> dict[StreamName, str]:
+    def _open_files(self, on_opened: Callable[[], None]) -> dict[StreamName, str]:
         """Open all files at once (blocking); give the paths of the filtered copies."""
+        try:
+            return self._open_each()
+        finally:
+            on_opened()
+
+    def _open_each(self) -> dict[StreamName, str]:
         places = [
             (rank, stream, route)
             for rank, ways in enumerate(self._routes)

@@ -29,6 +29,8 @@ from aioelastic import (
 )
 from aioelastic._base.threads import in_thread
 from aioelastic._contexts import context as context_module
+from aioelastic._logs import group_logs
+from aioelastic._logs.files import open_log
 from tests.helpers.leaks import descendants
 from tests.helpers.programs import SLEEP, shells
 from tests.helpers.sampling import sample
@@ -183,6 +185,27 @@ async def test_cancelled_while_the_log_specification_is_stuck(stuck: StuckSpecs)
     assert starting.context.state is GroupState.STOPPED
     assert [event.kind async for event in starting.context.events()] == [EventKind.GROUP_ENDED]
     await _removed(stuck)
+
+
+async def test_cancelled_while_a_log_is_being_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that a thread goes on opening after the cancellation are removed when it is through."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slowly(path: str) -> int:
+        asked.set()
+        go_on.wait(PATIENCE)
+        return open_log(path)
+
+    monkeypatch.setattr(group_logs, "open_log", slowly)
+    task = asyncio.create_task(start_processes("job", "sh", RANKS, log_dir=tmp_path, tee=Std.ALL))
+    await until(asked.is_set)
+    task.cancel()
+    await asyncio.wait([task])
+    assert list(tmp_path.iterdir())
+
+    go_on.set()
+    await until(lambda: not list(tmp_path.iterdir()))
+    await until(lambda: not any(each.name.startswith("aioelastic") for each in threading.enumerate()))
 
 
 async def test_closed_while_the_log_specification_is_stuck(stuck: StuckSpecs) -> None:
